@@ -1,0 +1,1 @@
+"""One file a layer: the derivation, the forward, the backward."""

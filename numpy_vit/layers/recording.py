@@ -1,0 +1,26 @@
+"""Handing intermediate results to whoever asked for them, by the name of timm's module that computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from numpy_vit.tree import Array
+
+Note: TypeAlias = Callable[[str, Array], None]
+
+
+def ignore(name: str, value: Array) -> None:
+    """Drop the value: nobody asked."""
+
+
+def into(record: dict[str, Array] | None) -> Note:
+    """Return a note that stores under its name in `record`, or one that drops where `record` is None."""
+    return ignore if record is None else record.__setitem__
+
+
+def below(note: Note, prefix: str) -> Note:
+    """Return a note for the parts of a module: "attn" below "blocks.3" is "blocks.3.attn"."""
+    if note is ignore:
+        return ignore
+    return lambda name, value: note(f"{prefix}.{name}" if name else prefix, value)
