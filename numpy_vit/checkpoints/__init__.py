@@ -1,0 +1,1 @@
+"""Files to trees of arrays and back; nothing in a file is ever executed."""

@@ -1,0 +1,8 @@
+"""Checks of hand-derived gradients: `gradcheck` compares a backward with its forward."""
+
+from __future__ import annotations
+
+from numpy_vit.checks.gradient_check import gradcheck
+from numpy_vit.checks.report import Report, Row
+
+__all__ = ["Report", "Row", "gradcheck"]

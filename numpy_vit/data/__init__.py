@@ -1,0 +1,32 @@
+"""From files to batches: data sets, their statistics, normalisation and augmentation."""
+
+from numpy_vit.data.augment import Augmentation
+from numpy_vit.data.batches import batch_count, epoch_batches, order
+from numpy_vit.data.dataset import Dataset, Split, statistics
+from numpy_vit.data.idx import read_idx, write_idx
+from numpy_vit.data.mnist import load_fashion_mnist, load_mnist
+from numpy_vit.data.preprocessing import Preprocessing
+from numpy_vit.data.randomness import sample_rng
+from numpy_vit.data.sources import SOURCES, load
+from numpy_vit.data.transforms import horizontal_flip, normalise, random_crop
+
+__all__ = [
+    "SOURCES",
+    "Augmentation",
+    "Dataset",
+    "Preprocessing",
+    "Split",
+    "batch_count",
+    "epoch_batches",
+    "horizontal_flip",
+    "load",
+    "load_fashion_mnist",
+    "load_mnist",
+    "normalise",
+    "order",
+    "random_crop",
+    "read_idx",
+    "sample_rng",
+    "statistics",
+    "write_idx",
+]

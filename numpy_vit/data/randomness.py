@@ -1,0 +1,44 @@
+"""Random streams that are functions of what they are for: a sample of an epoch, or an epoch's order.
+
+Philox is counter-based (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011): the key is
+(seed, epoch) and the high words of the counter are (purpose, sample, repeat), so different arguments cannot
+share a stream, and a stream depends neither on batch size nor on order nor on who draws first.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+SAMPLE, ORDER = 0, 1  # purposes
+
+
+def sample_rng(seed: int, epoch: int, sample: int, repeat: int = 0) -> np.random.Generator:
+    """Return the generator of one sample in one epoch, and one repeat where a batch repeats samples.
+
+    Raises
+    ------
+    ValueError : an argument is not in 0 .. 2^64 - 1.
+    """
+    # 60,000 of these: 0.7 s; PCG64 from a SeedSequence: 0.9 s, and it would hash where Philox keeps apart.
+    return np.random.Generator(_philox(seed, epoch, SAMPLE, sample, repeat))
+
+
+def epoch_rng(seed: int, epoch: int) -> np.random.Generator:
+    """Return the generator of what concerns an epoch as a whole: the order of its samples.
+
+    Raises
+    ------
+    ValueError : an argument is not in 0 .. 2^64 - 1.
+    """
+    return np.random.Generator(_philox(seed, epoch, ORDER, 0, 0))
+
+
+def _philox(seed: int, epoch: int, purpose: int, sample: int, repeat: int) -> np.random.Philox:
+    for name, value in (("seed", seed), ("epoch", epoch), ("sample", sample), ("repeat", repeat)):
+        if not 0 <= operator.index(value) < 1 << 64:
+            raise ValueError(f"{name} must be in 0 .. 2^64 - 1, not {value}")
+    # The counter's low word counts the draws.
+    counter = np.array((0, purpose, sample, repeat), np.uint64)
+    return np.random.Philox(counter=counter, key=np.array((seed, epoch), np.uint64))

@@ -1,0 +1,68 @@
+"""How good a model is on a data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from numpy_vit.data import Dataset, Preprocessing
+from numpy_vit.layers import cross_entropy
+from numpy_vit.training.step import in_order, shard_size
+from numpy_vit.tree import Array, Params, flatten
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Mean loss, and counts[i, j]: how many samples of class i were taken for class j; top5 is a fraction."""
+
+    loss: float
+    counts: Array
+    top5: float
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of samples whose highest logit is that of their class."""
+        return float(np.trace(self.counts) / self.counts.sum())
+
+    @property
+    def per_class(self) -> Array:
+        """(K,), the accuracy on the samples of each class; NaN for a class without samples."""
+        samples = self.counts.sum(axis=1)
+        empty = np.full(len(samples), np.nan)
+        each: Array = np.divide(np.diag(self.counts), samples, out=empty, where=samples > 0)
+        return each
+
+
+def predict(
+    model: ModuleType, params: Params, config: Any, images: Array, preprocessing: Preprocessing, workers: int = 1
+) -> Array:
+    """Return the logits (n, K) of images (n, C, Y, X) uint8, in shards that workers share; no caches are kept."""
+    preprocessing.check(images.shape)
+    dtype = next(iter(flatten(params).values())).dtype
+    size = shard_size(len(images), config.num_patches + config.num_prefix_tokens, config.embed_dim)
+
+    def run(number: int) -> Array:
+        part = images[number * size : (number + 1) * size]
+        with np.errstate(over="ignore", invalid="ignore"):  # weights that went bad make NaN logits, not warnings
+            logits: Array = model.predict(params, preprocessing.apply(part, dtype), config)
+        return logits
+
+    return np.concatenate(list(in_order(run, -(-len(images) // size), workers)))
+
+
+def evaluate(
+    model: ModuleType, params: Params, config: Any, data: Dataset, preprocessing: Preprocessing, workers: int = 1
+) -> Evaluation:
+    """Return loss, accuracy, top-5 and confusion counts of a model on a data set."""
+    logits = predict(model, params, config, data.images, preprocessing, workers)
+    K = logits.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss, _ = cross_entropy.forward(logits.astype(np.float64), data.labels)
+    counts = np.zeros((K, K), np.int64)
+    np.add.at(counts, (data.labels, logits.argmax(axis=1)), 1)
+    own = np.take_along_axis(logits, data.labels[:, None], axis=1)
+    top5 = (logits > own).sum(axis=1) < 5
+    return Evaluation(float(loss), counts, float(top5.mean()))

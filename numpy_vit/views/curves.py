@@ -1,0 +1,115 @@
+"""The curves of a training run as one picture: loss, accuracy and learning rate over the epochs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from PIL import Image
+
+from numpy_vit.files import replacing
+from numpy_vit.views.plot import BLUE, GREEN, VERMILION, Axes, Canvas, Series, compact, drawable, extent, fit
+
+WIDTH, HEIGHT = 1200, 420
+
+Row = Mapping[str, Any]
+
+
+def draw(rows: Sequence[Row], path: str | os.PathLike[str], title: str = "") -> None:
+    """Write the curves of a run as a PNG file, whole or not at all.
+
+    Parameters
+    ----------
+    rows : one an epoch, as in metrics.jsonl: epoch (or step), train_loss, train_accuracy, test_loss, test_accuracy,
+        learning_rate.  Each may be absent or None; that, NaN and infinities are gaps.  Accuracies are fractions.
+    path : the file; its folder exists.
+    title : stands above the panels.
+    """
+    image = picture(rows, title)
+    with replacing(path) as file:
+        image.save(file, format="PNG", optimize=True)
+
+
+def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
+    """Draw the curves of a run; the parameters are those of `draw`.
+
+    Returns
+    -------
+    image : RGB, WIDTH x HEIGHT
+    """
+    canvas = Canvas(WIDTH, HEIGHT)
+    x_title, xs = _positions(rows)
+    shown = [x for x in xs if drawable(x)]
+    x_range = (min(shown), max(shown)) if shown else (0.0, 1.0)
+    if x_range[1] - x_range[0] < 1e-9 * max(1.0, abs(x_range[1])):
+        x_range = (x_range[0] - 0.5, x_range[1] + 0.5)
+
+    loss = _lines(rows, xs, "loss", 1.0, compact)
+    accuracy = _lines(rows, xs, "accuracy", 100.0, lambda value: f"{value:.2f}%")
+    rates = _column(rows, "learning_rate")
+    rate = [Series("last", xs, rates, GREEN, compact(_last(rows, "learning_rate")))] if _any(rows, "learning_rate") else []
+
+    # Accuracy ends at 100; the learning rate starts at 0, so that its decay is seen in proportion.
+    panels = [
+        ("loss (cross-entropy, nats)", loss, extent(_values(loss), within=(0.0, math.inf))),
+        ("accuracy (%)", accuracy, extent(_values(accuracy), within=(0.0, 100.0))),
+        ("learning rate", rate, extent(rates, include=[0.0], within=(0.0, math.inf))),
+    ]
+    margin, top = 16, 12
+    if title:
+        canvas.text(margin, 24, fit(title, WIDTH - 2 * margin, 17), 17)
+        top = 52
+    width = (WIDTH - 2 * margin) / len(panels)
+    for i, (name, lines, y_range) in enumerate(panels):
+        left = margin + i * width
+        box = (left, top, left + width - 12, HEIGHT - 4)
+        Axes(canvas, box, x_range, y_range, name, x_title).draw(lines)
+    return canvas.finish()
+
+
+def _positions(rows: Sequence[Row]) -> tuple[str, list[float]]:
+    for name in ("epoch", "step"):
+        if _any(rows, name):
+            return name, _column(rows, name)
+    return "epoch", [float(i + 1) for i in range(len(rows))]
+
+
+def _lines(rows: Sequence[Row], xs: list[float], quantity: str, factor: float, note: Callable[[float], str]) -> list[Series]:
+    lines = []
+    for part, colour in (("train", BLUE), ("test", VERMILION)):
+        key = f"{part}_{quantity}"
+        if _any(rows, key):
+            ys = [factor * value for value in _column(rows, key)]
+            lines.append(Series(part, xs, ys, colour, note(factor * _last(rows, key))))
+    return lines
+
+
+def _any(rows: Sequence[Row], key: str) -> bool:
+    return any(_number(row.get(key)) is not None for row in rows)
+
+
+def _column(rows: Sequence[Row], key: str) -> list[float]:
+    numbers = [_number(row.get(key)) for row in rows]
+    return [math.nan if number is None else number for number in numbers]
+
+
+def _last(rows: Sequence[Row], key: str) -> float:
+    """Return the last value reported, NaN and infinity included: a run that diverged shall say so."""
+    numbers = [_number(row.get(key)) for row in rows]
+    return next((number for number in reversed(numbers) if number is not None), math.nan)
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond the floats
+        return math.inf
+
+
+def _values(lines: Sequence[Series]) -> list[float]:
+    return [y for line in lines for y in line.ys]
