@@ -101,9 +101,7 @@ def along_directions(
     return _judge(name, _plural(directions, "direction", "directions"), points, v, rounding, tolerance)
 
 
-def _judge(
-    name: str, checked: str, points: list[_Point], v: Array, rounding: float, tolerance: Tolerance
-) -> Row:
+def _judge(name: str, checked: str, points: list[_Point], v: Array, rounding: float, tolerance: Tolerance) -> Row:
     """Look closer where the two disagree, the worst first, until one is certainly wrong."""
     settled = [point for point in points if point.error <= tolerance.rtol]
     doubtful = [point for point in points if not point.error <= tolerance.rtol]

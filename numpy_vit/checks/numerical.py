@@ -13,7 +13,7 @@ exactly, where the difference of two rounded sums <v, y> would keep the rounding
 
 The choice of h: rounding contributes about √(2·8² + 2·1²)/12 · eps |y|/h ≈ eps |y|/h, truncation
 h⁴ |y⁽⁵⁾|/30.  Their sum is smallest at h⁵ = 7.5 eps |y| / |y⁽⁵⁾|: h ≈ 1.1e-3 where y varies on the scale 1,
-and leaves a relative error near 1e-12.  So h = 1.1e-3 times the typical magnitude of the input, and a number of
+and leaves a relative error near 1e-12.  So h = 1.3e-3 times the typical magnitude of the input, and a number of
 30 bits, because then x ± h and x ± 2h are (nearly) free of rounding.  Where y varies on another scale `refine`
 looks for a better h.
 """
@@ -32,7 +32,8 @@ Outputs: TypeAlias = Callable[[], Array]  # the forward at the present inputs, a
 Line: TypeAlias = Callable[[float], Array]  # t -> all outputs
 
 EPS = 2.0**-52
-STEP = 1181117 * 2.0**-30  # 1.1e-3; in float32, x ± h would be rounded: that a forward casts shows
+# The bits are 1010...101: where a forward casts to float32, x ± h is then rounded at every scale of h, which shows.
+STEP = 0b101010101010101010101 * 2.0**-30
 LEVELS = range(-20, 4)  # `refine` tries the steps h·2^level
 SMALLEST = slice(0, 5)  # levels at which rounding dominates truncation
 MIDDLE = slice(10, 17)  # steps of 1e-6 to 6e-5 of the input: above float32's resolution, and no truncation as a rule
@@ -46,7 +47,6 @@ class Estimate(NamedTuple):
     noise: float
     step: float
     rough: bool = False
-
 
 
 def typical(leaf: Array) -> float:
@@ -120,7 +120,9 @@ def refine(line: Line, v: Array, h: float) -> Estimate:
 
     Neighbouring steps h and 2h disagree by what either gets wrong: by h⁴ where truncation rules, by 1/h where
     rounding does.  From the smallest steps, where it rules for certain, rounding is measured as rho/h.  The
-    step taken is the one with the least max(disagreement, rho/h), and ten times that is the noise.
+    step taken is the one with the least max(disagreement, rho/h), and ten times that is the noise.  Steps beyond
+    the first that contradicts the smaller ones are not trusted, however well they agree with each other: across
+    a narrow bend they all see the slope of the straight lines on either side.
 
     `rough` says that the outputs jitter 1e5 times more than float64 explains: no noise can excuse an error then.
     """
@@ -132,16 +134,26 @@ def refine(line: Line, v: Array, h: float) -> Estimate:
         spread = np.abs(np.diff(values))  # between steps[k] and steps[k + 1]
     jitter = spread * steps[:-1]
     # A difference of zero proves nothing below eps |y|, nor below eps: log(1 + 1e-17) is 0, its slope is not.
-    rho = max(float(np.median(jitter[SMALLEST])), EPS * size, EPS * unit)
+    slope = float(np.median(np.abs(values[SMALLEST]))) * h / STEP  # times the input's magnitude: it is rounded too
+    rho = max(float(np.median(jitter[SMALLEST])), EPS * size, EPS * unit, EPS * slope)
     # With both neighbours, so that two values which agree by luck do not win.
     error = np.maximum(np.maximum(spread[:-1], spread[1:]), rho / steps[1:-1])
-    best = int(np.argmin(np.where(np.isfinite(error), error, math.inf)))
+    trusted = np.isfinite(error) & (np.arange(error.size) < _first_stray(values[1:-1], rho / steps[1:-1]))
+    best = int(np.argmin(np.where(trusted, error, math.inf)))
     value, step_taken = float(values[1 + best]), float(steps[1 + best])
     limit = ROUGH * EPS * (max(size, 1e-3 * unit) + abs(value) * h / STEP)
     # float32 inside: y jumps at middle steps and at the smallest steps either jumps too or does not move at all.
     coarse = rho > limit or not np.all(differences[SMALLEST])
     rough = coarse and bool(np.median(jitter[MIDDLE]) > limit)
     return Estimate(value, 10.0 * float(error[best]), step_taken, rough)
+
+
+def _first_stray(values: Array, rounding: Array) -> int:
+    """Return the first k for which values[k] contradicts an earlier value beyond 30 times the latter's rounding."""
+    for k in range(1, values.size):
+        if not np.all(np.abs(values[k] - values[:k]) <= 30.0 * rounding[:k]):
+            return k
+    return int(values.size)
 
 
 def contributions(

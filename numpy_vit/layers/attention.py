@@ -120,9 +120,9 @@ def merge_heads(x: Array) -> Array:
 
 
 def _split(qkv: Array, num_heads: int) -> Array:
-    B, N, width = qkv.shape
-    thirds: Array = qkv.reshape(B, N, 3, num_heads, width // 3 // num_heads)
-    return thirds.transpose(2, 0, 3, 1, 4)  # (3, B, H, N, d)
+    B, N, _ = qkv.shape
+    thirds: Array = qkv.reshape(B, N, 3, num_heads, -1).transpose(2, 0, 3, 1, 4)  # (3, B, H, N, d)
+    return thirds
 
 
 def _join(dq: Array, dk: Array, dv: Array) -> Array:

@@ -125,7 +125,7 @@ def learning_rate(task: Task, step: int) -> float:
     """Return the rate of a step; step 0 is the first."""
     recipe = task.recipe
     total, warmup = recipe.epochs * task.batches, round(recipe.warmup_epochs * task.batches)
-    return float(schedules.SCHEDULES[recipe.schedule](step, total, recipe.lr, min(warmup, total - 1)))
+    return float(schedules.SCHEDULES[recipe.schedule](step, total, recipe.lr, min(warmup, total - 1), 0.0))
 
 
 def prepare(task: Task, indices: Array, epoch: int, dtype: Any) -> tuple[Array, Array]:
@@ -174,9 +174,7 @@ def _explain(task: Task, state: State, step: int, loss: float, images: Array, la
 
 
 def _finish_epoch(task: Task, state: State) -> Row:
-    test = evaluate(
-        task.model, state.best_params, task.config, task.data.test, task.preprocessing, task.workers
-    )
+    test = evaluate(task.model, state.best_params, task.config, task.data.test, task.preprocessing, task.workers)
     state.seconds += state.epoch_seconds
     row: Row = {
         "epoch": state.epoch + 1,

@@ -11,7 +11,8 @@ from typing import Any
 from PIL import Image
 
 from numpy_vit.files import replacing
-from numpy_vit.views.plot import BLUE, GREEN, VERMILION, Axes, Canvas, Series, compact, drawable, extent, fit
+from numpy_vit.views.plot import BLUE, GREEN, VERMILION, Axes, Canvas, Series, fit
+from numpy_vit.views.scales import compact, drawable, extent
 
 WIDTH, HEIGHT = 1200, 420
 
@@ -42,21 +43,17 @@ def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
     """
     canvas = Canvas(WIDTH, HEIGHT)
     x_title, xs = _positions(rows)
-    shown = [x for x in xs if drawable(x)]
-    x_range = (min(shown), max(shown)) if shown else (0.0, 1.0)
-    if x_range[1] - x_range[0] < 1e-9 * max(1.0, abs(x_range[1])):
-        x_range = (x_range[0] - 0.5, x_range[1] + 0.5)
-
     loss = _lines(rows, xs, "loss", 1.0, compact)
-    accuracy = _lines(rows, xs, "accuracy", 100.0, lambda value: f"{value:.2f}%")
-    rates = _column(rows, "learning_rate")
-    rate = [Series("last", xs, rates, GREEN, compact(_last(rows, "learning_rate")))] if _any(rows, "learning_rate") else []
+    accuracy = _lines(rows, xs, "accuracy", 100.0, "{:.2f}%".format)
+    rate = []
+    if _any(rows, "learning_rate"):
+        rate = [Series("last", xs, _column(rows, "learning_rate"), GREEN, compact(_last(rows, "learning_rate")))]
 
     # Accuracy ends at 100; the learning rate starts at 0, so that its decay is seen in proportion.
     panels = [
         ("loss (cross-entropy, nats)", loss, extent(_values(loss), within=(0.0, math.inf))),
         ("accuracy (%)", accuracy, extent(_values(accuracy), within=(0.0, 100.0))),
-        ("learning rate", rate, extent(rates, include=[0.0], within=(0.0, math.inf))),
+        ("learning rate", rate, extent(_values(rate), include=[0.0], within=(0.0, math.inf))),
     ]
     margin, top = 16, 12
     if title:
@@ -66,7 +63,7 @@ def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
     for i, (name, lines, y_range) in enumerate(panels):
         left = margin + i * width
         box = (left, top, left + width - 12, HEIGHT - 4)
-        Axes(canvas, box, x_range, y_range, name, x_title).draw(lines)
+        Axes(canvas, box, _ends(xs), y_range, name, x_title).draw(lines)
     return canvas.finish()
 
 
@@ -77,7 +74,20 @@ def _positions(rows: Sequence[Row]) -> tuple[str, list[float]]:
     return "epoch", [float(i + 1) for i in range(len(rows))]
 
 
-def _lines(rows: Sequence[Row], xs: list[float], quantity: str, factor: float, note: Callable[[float], str]) -> list[Series]:
+def _ends(xs: Sequence[float]) -> tuple[float, float]:
+    """Return the first and the last position; around a single one there is room."""
+    shown = [x for x in xs if drawable(x)] or [0.0, 1.0]
+    low, high = min(shown), max(shown)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1.0):
+        room = max(0.5, 1e-3 * abs(low))
+        return low - room, high + room
+    return low, high
+
+
+def _lines(
+    rows: Sequence[Row], xs: Sequence[float], quantity: str, factor: float, note: Callable[[float], str]
+) -> list[Series]:
+    """Make the train and the test line of a quantity, as far as the run has them."""
     lines = []
     for part, colour in (("train", BLUE), ("test", VERMILION)):
         key = f"{part}_{quantity}"

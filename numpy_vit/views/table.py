@@ -97,7 +97,8 @@ def _layouts(names: list[str], digits: int, width: int) -> Iterator[tuple[list[s
     numbers = [str(i) for i in range(len(names))]
     numbered = [_cut(f"{i} {name}", _LABEL) for i, name in enumerate(names)]
     yield numbers, numbered, 2
-    yield numbers, numbered, 1
+    room = width - len("correct") - 1 - len(names) * (max(digits, _longest(numbers)) + 1)
+    yield numbers, [_cut(label, max(room, _SHORTEST)) for label in numbered], 1
 
 
 def most_confused(counts: ArrayLike, class_names: Sequence[str], most: int = 10) -> str:
@@ -143,7 +144,7 @@ def _longest(texts: Sequence[str]) -> int:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(0, width - 3)] + "..."
+    return text if len(text) <= width else text[: max(0, width - 3)].rstrip() + "..."
 
 
 def _narrow(widths: list[int], columns: list[int], width: int) -> None:

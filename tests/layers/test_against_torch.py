@@ -270,9 +270,7 @@ def test_attention_against_multihead_attention(scale):
     theirs = torch.autograd.grad(y_theirs, [x_theirs, bias_theirs, *leaves], tensor(dy))
     flat = {MHA_NAMES[key]: grad for key, grad in tree.flatten(grads).items()}
     assert flat.keys() == set(keys)
-    for name, ours, reference in zip(
-        ("dx", "dbias", *keys), (dx, dbias, *map(flat.get, keys)), theirs, strict=True
-    ):
+    for name, ours, reference in zip(("dx", "dbias", *keys), (dx, dbias, *map(flat.get, keys)), theirs, strict=True):
         same(ours, reference, GRADIENT * scale, name)
     np.testing.assert_allclose(grads["qkv"]["bias"][D : 2 * D], 0, atol=GRADIENT)  # the keys' bias moves nothing
 
@@ -292,9 +290,7 @@ def attention_backward(dy, cache):
 def test_attention_against_timm(timm, qk_norm, qkv_bias, eps):
     rng = np.random.default_rng(10)
     params = randomised(attention.init(D, HEADS, rng, qkv_bias, qk_norm), rng)
-    module = timm.Attention(
-        D, HEADS, qkv_bias=qkv_bias, qk_norm=qk_norm, norm_layer=partial(timm.LayerNorm, eps=eps)
-    )
+    module = timm.Attention(D, HEADS, qkv_bias=qkv_bias, qk_norm=qk_norm, norm_layer=partial(timm.LayerNorm, eps=eps))
     x = 0.1 * rng.standard_normal((B, N, D))
     check(module, params, x, partial(attention_forward, eps=eps), attention_backward, rng)
 

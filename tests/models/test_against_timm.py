@@ -57,7 +57,7 @@ CASES = {
     "no final norm": ({"final_norm": False},) * 2,
     "no head": ({"num_classes": 0},) * 2,
     "one block": ({"depth": 1},) * 2,
-    "no block": ({"depth": 0, "global_pool": "avg"},) * 2,
+    "no block": ({"depth": 0, **AVERAGE},) * 2,
     "five blocks": ({"depth": 5},) * 2,
     "one head": ({"num_heads": 1},) * 2,
     "norm_pre": ({"norm_pre": True, "patch_bias": False}, {"pre_norm": True}),

@@ -59,7 +59,7 @@ def train_ours(params, images, labels, optimizer, hyper, decay=DECAY):
 def train_theirs(params, images, labels, optimizer, hyper):
     model = timm_vit.VisionTransformer(**THEIR_SIZES).double()
     model.load_state_dict({key: torch.tensor(leaf) for key, leaf in tree.flatten(params).items()}, strict=True)
-    parts = timm_optim.param_groups_weight_decay(model, DECAY, model.no_weight_decay())
+    parts = timm_optim.param_groups_weight_decay(model, DECAY, no_weight_decay_list=model.no_weight_decay())
     steps = optimizer(parts, **hyper)
     losses = []
     for batch, targets in zip(images, labels, strict=True):

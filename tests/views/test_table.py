@@ -62,8 +62,8 @@ def cells(text, k):
     return np.array([[0 if cell == "." else int(cell) for cell in row] for row in rows])
 
 
-@settings(max_examples=60)
-@given(st.integers(1, 20), st.sampled_from([1, 9, 500]), st.integers(0, 2**32 - 1), st.sampled_from(["", "a class named "]))
+@settings(max_examples=150)
+@given(st.integers(1, 20), st.sampled_from([1, 9, 500]), st.integers(0, 2**32 - 1), st.sampled_from(["", "class no. "]))
 def test_the_cells_are_the_counts(k, largest, seed, prefix):
     counts = np.random.default_rng(seed).integers(0, largest + 1, (k, k))
     text = confusion(counts, [f"{prefix}{i}" for i in range(k)])
@@ -75,7 +75,7 @@ def test_cifar_fits_and_reads_well():
     counts = np.eye(10, dtype=int) * 900
     counts[3, 5] = 100
     lines = confusion(counts, CIFAR).split("\n")
-    assert lines[1].split() == ["true", "airpla", "automo", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck", "correct"]
+    assert lines[1].split() == ["true", "airpla", "automo", *CIFAR[2:], "correct"]
     assert lines[5].split() == ["cat", ".", ".", ".", "900", ".", "100", ".", ".", ".", ".", "90.0%"]
     assert lines[-1] == "correct: 9000 of 9100 (98.9%)"
     assert max(map(len, lines)) <= 100
@@ -99,6 +99,14 @@ def test_names_that_cut_to_the_same_become_numbers():
     lines = confusion(np.ones((10, 10), int), names).split("\n")
     assert lines[1].split() == ["true", *map(str, range(10)), "correct"]
     assert lines[4].startswith("2 class number 2")
+
+
+def test_twenty_classes_of_three_digits_still_fit():
+    counts = np.full((20, 20), 500)
+    text = confusion(counts, [f"class number {i}" for i in range(20)])
+    np.testing.assert_array_equal(cells(text, 20), counts)
+    assert max(map(len, text.split("\n"))) <= 100
+    assert text.split("\n")[21].startswith("19 class...")
 
 
 def test_shares_are_not_rounded_to_all_or_none():
@@ -134,7 +142,7 @@ def test_unsigned_counts_do_not_wrap():
 
 @pytest.mark.parametrize(
     ("counts", "names"),
-    [([[1, 2]], ["a"]), ([1, 2], ["a", "b"]), ([[0.5]], ["a"]), ([[-1]], ["a"]), ([[1]], ["a", "b"]), ([[True]], ["a"])],
+    [([[1, 2]], "a"), ([1, 2], "ab"), ([[0.5]], "a"), ([[-1]], "a"), ([[1]], "ab"), ([[True]], "a")],
 )
 def test_what_is_no_confusion_table_is_refused(counts, names):
     for function in (confusion, most_confused):

@@ -1,0 +1,88 @@
+"""numpy-vit eval."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy_vit.cli.usage import add_workers, cores
+
+if TYPE_CHECKING:
+    from numpy_vit.training.evaluate import Evaluation
+
+_EXAMPLES = """examples:
+  numpy-vit eval runs/digits-1
+  numpy-vit eval runs/fashion/checkpoint.safetensors --data fashion-mnist --part train --json
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "eval",
+        help="accuracy, per class and with a confusion table",
+        description="Evaluate a checkpoint that numpy-vit train wrote: accuracy, top-5, per class, confusion table.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", help="a checkpoint.safetensors, or the folder of a run")
+    parser.add_argument("--data", metavar="SPEC", help="the data set (default: the one that it was trained on)")
+    parser.add_argument("--part", choices=("test", "train"), default="test", help="default: test")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    add_workers(parser)
+    parser.set_defaults(run=run, one_blas_thread=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate and print."""
+    from numpy_vit.checkpoints import own
+    from numpy_vit.data import Preprocessing, load
+    from numpy_vit.errors import CheckpointError, DataError
+    from numpy_vit.models import vit
+    from numpy_vit.training.evaluate import evaluate
+
+    path = Path(args.checkpoint)
+    path = path / "checkpoint.safetensors" if path.is_dir() else path
+    checkpoint = own.load(path)
+    if not {"data", "preprocessing", "class_names"} <= checkpoint.extra.keys():
+        raise CheckpointError(f"{path} lacks preprocessing and class names: it was not written by numpy-vit train")
+    spec, names = args.data or checkpoint.extra["data"], checkpoint.extra["class_names"]
+    data = getattr(load(spec), args.part)
+    if len(data.class_names) != len(names):
+        raise DataError(
+            f"{spec} has {len(data.class_names)} classes, {path} was trained on {len(names)}: choose its data"
+        )
+    preprocessing = Preprocessing.from_json(checkpoint.extra["preprocessing"])
+    result = evaluate(vit, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores())
+    print(
+        json.dumps(_as_json(result, spec, args.part, names)) if args.json else _as_text(result, spec, args.part, names)
+    )
+    return 0
+
+
+def _as_json(result: Evaluation, spec: str, part: str, names: list[str]) -> dict[str, Any]:
+    per_class = {
+        name: None if rate != rate else rate for name, rate in zip(names, result.per_class.tolist(), strict=True)
+    }
+    return {
+        "data": spec,
+        "part": part,
+        "images": int(result.counts.sum()),
+        "loss": result.loss,
+        "accuracy": result.accuracy,
+        "top5": result.top5,
+        "per_class": per_class,
+        "confusion": result.counts.tolist(),
+    }
+
+
+def _as_text(result: Evaluation, spec: str, part: str, names: list[str]) -> str:
+    from numpy_vit.views import table
+
+    show = table.confusion if len(names) <= 20 else table.most_confused
+    return (
+        f"{spec}, {part} part, {int(result.counts.sum()):,} images: accuracy {result.accuracy:.2%}, "
+        f"top-5 {result.top5:.2%}, loss {result.loss:.4f}\n\n{show(result.counts, names)}"
+    )

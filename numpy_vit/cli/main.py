@@ -1,0 +1,77 @@
+"""The command line: which command, and what becomes of its errors.
+
+NumPy is not imported before a command runs: a command that cuts its work into shards wants one BLAS thread for
+each of its own threads, and that number is read when NumPy loads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from numpy_vit import __version__
+from numpy_vit.cli import evaluate, explain, gradcheck, train
+from numpy_vit.cli.usage import UsageError
+from numpy_vit.errors import NumpyVitError
+
+COMMANDS = (train, evaluate, gradcheck, explain)
+_BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+EXAMPLES = """examples:
+  numpy-vit train                            train on the embedded digits, about a minute
+  numpy-vit train --data fashion-mnist       train on Debian's Fashion-MNIST
+  numpy-vit eval runs/digits-1               accuracy and confusion table of a run
+  numpy-vit gradcheck                        check every hand-derived gradient
+  numpy-vit explain layernorm                a derivation, its code, and numbers
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and leave with status 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 0 done, 1 the answer is no, 2 wrong usage or data, 130 interrupted."""
+    parser = Parser(
+        prog="numpy-vit",
+        description="Vision Transformers in plain NumPy, every gradient derived by hand.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"numpy_vit {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    for command in COMMANDS:
+        command.add(commands)
+    args = parser.parse_args(argv)
+    if args.one_blas_thread:
+        for name in _BLAS:
+            os.environ.setdefault(name, "1")
+    warnings.showwarning = _one_line
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except (NumpyVitError, UsageError) as error:
+        print(f"numpy-vit: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"numpy-vit: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nnumpy-vit: interrupted", file=sys.stderr)
+        return 130
+    return status
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"numpy-vit: note: {message}", file=sys.stderr)

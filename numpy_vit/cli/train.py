@@ -1,0 +1,203 @@
+"""numpy-vit train."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy_vit.cli import train_options
+from numpy_vit.cli.progress import Progress, duration
+from numpy_vit.cli.usage import UsageError, cores, usage
+
+if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BLAS threads
+    from numpy_vit.training.loop import Row, State, Task
+    from numpy_vit.training.run_folder import RunFolder
+
+_SAVE_EVERY = 300.0  # seconds; at the end of an epoch in any case
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    train_options.add(commands).set_defaults(run=run, one_blas_thread=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, resume, or learn a few images by heart; return the exit status."""
+    from numpy_vit.training.finite import NotFiniteError
+
+    workers = args.workers or cores()
+    try:
+        if args.resume:
+            return _resume(args, workers)
+        task, data = train_options.task(args, workers)
+        return _overfit(task, args.overfit) if args.overfit else _begin(task, data, args.out)
+    except NotFiniteError as error:
+        print(f"numpy-vit train: {error}", file=sys.stderr)
+        return 1
+
+
+def _begin(task: Task, data: str, out: str | None) -> int:
+    from numpy_vit.training import loop
+    from numpy_vit.training.run_folder import RunFolder
+
+    path = Path(out) if out else _new_folder(data.partition(":")[0])
+    folder, state = RunFolder(path, data), loop.start(task)
+    folder.create(task)
+    folder.save(task, state)  # so that a run killed in its first epoch can be resumed, too
+    return _train(folder, task, state)
+
+
+def _resume(args: argparse.Namespace, workers: int) -> int:
+    from numpy_vit.training.run_folder import resume
+
+    if given := train_options.given(args):
+        raise UsageError(f"--resume goes on with the run's own options: leave out {', '.join(given)}")
+    folder, task, state = resume(Path(args.resume), workers)
+    if state.epoch >= task.recipe.epochs:
+        print(f"{folder.path} is finished: {task.recipe.epochs} epochs; begin another run to train longer")
+        return 0
+    return _train(folder, task, state)
+
+
+def _train(folder: RunFolder, task: Task, state: State) -> int:
+    from numpy_vit.training import loop
+    from numpy_vit.views import curves
+
+    progress = Progress()
+    print(_headline(folder, task, state))
+    show = _Steps(task, state, progress)
+    saved = [state.seconds]
+
+    def on_step(state: State, loss: float) -> None:
+        show(state, loss)
+        spent = state.seconds + state.epoch_seconds
+        if spent - saved[0] > _SAVE_EVERY:
+            folder.save(task, state)
+            saved[0] = spent
+
+    def on_epoch(state: State, row: Row) -> None:
+        folder.add_row(row)
+        folder.save(task, state)
+        saved[0] = state.seconds
+        progress.print(_epoch_line(task, row, show.left(state)))
+
+    with _stop_on_signal() as stopped:
+        finished = loop.train(task, state, on_step, on_epoch, stopped)
+    progress.clear()
+    if not finished:
+        folder.save(task, state)
+        print(f"stopped in epoch {state.epoch + 1}; go on with: numpy-vit train --resume {folder.path}")
+        return 130
+    rows = folder.rows()
+    curves.draw(rows, folder.path / "curves.png", f"{folder.data}: {folder.path.name}")
+    print(_summary(folder, rows[-1]))
+    return 0
+
+
+def _overfit(task: Task, count: int) -> int:
+    from numpy_vit.training.overfit import LOSS, Outcome, overfit
+
+    progress = Progress()
+
+    def on_step(now: Outcome) -> None:
+        progress.line(f"step {now.steps}  loss {now.loss:.4f}  accuracy {now.accuracy:.1%}")
+
+    with usage():
+        outcome = overfit(task, count, on_step)
+    progress.clear()
+    print(
+        f"{count} images: {outcome.accuracy:.0%} correct, loss {outcome.loss:.4f} after {outcome.steps} steps, "
+        + ("the model can learn" if outcome.learned else f"not below {LOSS}: the model or its rate is wrong")
+    )
+    return 0 if outcome.learned else 1
+
+
+class _Steps:
+    """Shows each step, and knows from the speed so far how much time is left."""
+
+    def __init__(self, task: Task, state: State, progress: Progress) -> None:
+        self._task, self._progress = task, progress
+        self._images = len(task.data.train) * state.epoch + state.seen
+        self._seconds = state.seconds + state.epoch_seconds
+
+    def __call__(self, state: State, loss: float) -> None:
+        speed = self._speed(state)
+        self._progress.line(
+            f"epoch {state.epoch + 1}/{self._task.recipe.epochs}  batch {state.batch}/{self._task.batches}  "
+            f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  "
+            f"{speed:.0f} images/s  {duration(self.left(state))} left"
+        )
+
+    def left(self, state: State) -> float:
+        """Return the seconds that the rest of the run's training will take."""
+        all_images = self._task.recipe.epochs * len(self._task.data.train)
+        return (all_images - self._done(state)) / self._speed(state)
+
+    def _done(self, state: State) -> int:
+        return len(self._task.data.train) * state.epoch + state.seen
+
+    def _speed(self, state: State) -> float:
+        seconds = state.seconds + state.epoch_seconds - self._seconds
+        return max(1, self._done(state) - self._images) / max(seconds, 1e-9)
+
+
+def _headline(folder: RunFolder, task: Task, state: State) -> str:
+    config, recipe, train = task.config, task.recipe, task.data.train
+    channels, height, width = train.images.shape[1:]
+    return (
+        f"{folder.data}: {len(train):,} training and {len(task.data.test):,} test images, "
+        f"{channels}x{height}x{width}, {len(train.class_names)} classes\n"
+        f"ViT: patch {config.patch[0]}x{config.patch[1]}, {config.num_patches} patches, width {config.embed_dim}, "
+        f"depth {config.depth}, {config.num_heads} heads, {state.flat.size:,} parameters; {task.workers} workers\n"
+        f"{recipe.optimizer}, rate {recipe.lr:g}, {recipe.epochs} epochs of {task.batches} batches of "
+        f"{recipe.batch_size}, seed {recipe.seed}; writing to {folder.path}"
+    )
+
+
+def _epoch_line(task: Task, row: Row, left: float) -> str:
+    epochs = task.recipe.epochs
+    return (
+        f"epoch {row['epoch']:{len(str(epochs))}}/{epochs}  "
+        f"train loss {row['train_loss']:.4f} accuracy {row['train_accuracy']:6.2%}  "
+        f"test loss {row['test_loss']:.4f} accuracy {row['test_accuracy']:6.2%}  "
+        f"{row['images_per_second']:.0f} images/s  {duration(left)} left"
+    )
+
+
+def _summary(folder: RunFolder, last: Row) -> str:
+    return (
+        f"test accuracy {last['test_accuracy']:.2%}, loss {last['test_loss']:.4f} after {last['seconds']:.1f} s "
+        f"of training (last epoch, nothing was selected on the test part)\n"
+        f"look at {folder.path / 'curves.png'}; evaluate with: numpy-vit eval {folder.path}"
+    )
+
+
+def _new_folder(name: str) -> Path:
+    """Return runs/NAME-1, or the first number that is not taken."""
+    number = 1
+    while (Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return Path("runs") / f"{name}-{number}"
+
+
+@contextlib.contextmanager
+def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a stop between two steps; a second one interrupts at once."""
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,156 @@
+"""A run's folder: what was asked for, how it went, the model, and all that is needed to go on."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_vit import __version__, files
+from numpy_vit.checkpoints import own, safetensors
+from numpy_vit.data import Preprocessing, Split, load
+from numpy_vit.errors import CheckpointError, DataError
+from numpy_vit.models import vit
+from numpy_vit.training.loop import Row, State, Task, start
+from numpy_vit.training.recipe import Recipe
+
+CONFIG, METRICS, CHECKPOINT, STATE = "config.json", "metrics.jsonl", "checkpoint.safetensors", "optimizer.safetensors"
+_COUNTERS = ("epoch", "batch", "loss_sum", "correct", "seen", "seconds", "epoch_seconds")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder and the data set, as it is spelled on the command line, that its run trains on."""
+
+    path: Path
+    data: str
+
+    def create(self, task: Task) -> None:
+        """Make the folder and write config.json.
+
+        Raises
+        ------
+        DataError : the folder holds a run already.
+        """
+        if (self.path / CONFIG).exists():
+            raise DataError(
+                f"{self.path} holds a run already: go on with --resume {self.path}, or choose another folder with --out"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        about = {
+            "numpy_vit": __version__,
+            "data": {"name": self.data, "fingerprint": fingerprint(task.data)},
+            "model": asdict(task.config),
+            "recipe": asdict(task.recipe),
+            "preprocessing": task.preprocessing.to_json(),
+            "class_names": list(task.data.train.class_names),
+        }
+        files.write_bytes(self.path / CONFIG, (json.dumps(about, indent=2) + "\n").encode())
+
+    def save(self, task: Task, state: State) -> None:
+        """Write the model and, after it, all that a resumed run needs; each file whole or not at all.
+
+        optimizer.safetensors holds the weights once more: a crash between the two files then leaves one that is
+        complete in itself.
+        """
+        extra = {
+            "data": self.data,
+            "preprocessing": task.preprocessing.to_json(),
+            "class_names": list(task.data.train.class_names),
+            "epoch": state.epoch,
+        }
+        own.save(self.path / CHECKPOINT, task.config, state.best_params, extra)
+        tensors = {"params": state.flat, **{f"optimizer.{name}": array for name, array in state.optimizer.items()}}
+        if state.average is not None:
+            tensors["average"] = state.average
+        where = {name: getattr(state, name) for name in _COUNTERS}
+        safetensors.write(self.path / STATE, tensors, {"state": json.dumps(where)})
+
+    def add_row(self, row: Row) -> None:
+        """Add an epoch to metrics.jsonl."""
+        path = self.path / METRICS
+        old = path.read_bytes() if path.exists() else b""
+        files.write_bytes(path, old + (json.dumps(row) + "\n").encode())
+
+    def rows(self) -> list[Row]:
+        """Return the epochs of metrics.jsonl."""
+        path = self.path / METRICS
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def resume(path: Path, workers: int) -> tuple[RunFolder, Task, State]:
+    """Return a run as it was saved; metrics of epochs after the saved state are dropped.
+
+    Raises
+    ------
+    DataError : no run there, or the data set is not the one that the run began with.
+    CheckpointError : the files do not belong together.
+    """
+    about = _read_config(path)
+    try:
+        config = vit.Config(**_known(vit.Config, about["model"]))
+        recipe = Recipe(**_known(Recipe, about["recipe"]))
+        name, expected = about["data"]["name"], about["data"]["fingerprint"]
+        preprocessing = Preprocessing.from_json(about["preprocessing"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path / CONFIG} is broken: {error!r}") from error
+    data = load(name)
+    if fingerprint(data) != expected:
+        raise DataError(f"{name} is not the data that {path} began with: its fingerprint differs; begin a new run")
+    folder, task = RunFolder(path, name), Task(vit, config, recipe, data, preprocessing, workers)
+    state = start(task)
+    _restore(path / STATE, state)
+    kept = [json.dumps(row) + "\n" for row in folder.rows() if row["epoch"] <= state.epoch]
+    files.write_bytes(path / METRICS, "".join(kept).encode())
+    return folder, task, state
+
+
+def fingerprint(data: Split) -> str:
+    """Return a checksum of all images and labels, in their order."""
+    crc = 0
+    for part in (data.train, data.test):
+        for array in (part.images, part.labels):
+            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
+    return f"{crc:08x}"
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((path / CONFIG).read_text())
+    except FileNotFoundError:
+        raise DataError(f"{path} holds no run: {CONFIG} is missing; begin one with --out {path}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path / CONFIG} is not JSON: {error}") from error
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path / CONFIG} is not a run's configuration")
+    return about
+
+
+def _known(kind: type, stored: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    if unknown := set(stored) - names:
+        raise ValueError(f"unknown fields {', '.join(sorted(unknown))}")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+
+
+def _restore(path: Path, state: State) -> None:
+    tensors, metadata = safetensors.read(path)
+    arrays = {"params": state.flat, **{f"optimizer.{name}": array for name, array in state.optimizer.items()}}
+    if state.average is not None:
+        arrays["average"] = state.average
+    shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    if {name: (array.shape, array.dtype) for name, array in tensors.items()} != shapes:
+        raise CheckpointError(f"{path} does not belong to the run's configuration: its arrays differ from {shapes}")
+    try:
+        where = json.loads(metadata["state"])
+        counters = {name: where[name] for name in _COUNTERS}
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} does not say where the run stood: {error!r}") from error
+    for name, array in arrays.items():
+        array[...] = tensors[name]
+    for name, value in counters.items():
+        setattr(state, name, value)
