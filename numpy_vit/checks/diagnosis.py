@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numpy_vit.checks.report import EVERYTHING
 from numpy_vit.checks.subject import is_input
 from numpy_vit.tree import Array
 
@@ -64,11 +65,12 @@ def diagnose(findings: Mapping[str, str], right: list[str]) -> str:
     lines = [f"{name} {text}" for name, text in findings.items()]
     wrong_inputs = [name for name in findings if is_input(name)]
     right_inputs = [name for name in right if is_input(name)]
+    wrong_arrays = [name for name in findings if name != EVERYTHING]
     some_params_right = len(right) > len(right_inputs)
     if wrong_inputs and len(wrong_inputs) == len(findings) and some_params_right:
         lines.append(f"{' and '.join(wrong_inputs)} is wrong while all parameter gradients are right")
-    if findings and not wrong_inputs and right_inputs:
-        lines.append(f"the input gradient is right while these are wrong: {', '.join(findings)}")
+    if wrong_arrays and not wrong_inputs and right_inputs:
+        lines.append(f"the input gradient is right while these are wrong: {', '.join(wrong_arrays)}")
     return "\n".join(lines)
 
 

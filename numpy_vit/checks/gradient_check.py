@@ -31,8 +31,6 @@ from numpy_vit.checks.subject import (
 )
 from numpy_vit.tree import Array
 
-RTOL_ENTRIES = 1e-8
-RTOL_DIRECTIONS = 1e-9
 MOST_ENTRIES = 2000  # of a wrong array that the diagnosis looks at
 MOST_FINDINGS = 4  # wrong arrays that the diagnosis looks at
 
@@ -46,7 +44,7 @@ def gradcheck(
     upstream: Any = None,
     directions: int | None = None,
     rng: np.random.Generator | None = None,
-    rtol: float | None = None,
+    rtol: float = 1e-9,
     atol: float = 0.0,
     name: str = "layer",
 ) -> Report:
@@ -66,7 +64,7 @@ def gradcheck(
     directions : None checks every entry of every array, for up to some thousand entries; k checks k random
         unit directions for each array and one over everything at once, for whole models.
     rng : draws upstream and directions; None means `np.random.default_rng(0)`.
-    rtol : the relative error allowed; None means 1e-8 for entries and 1e-9 for directions.
+    rtol : the relative error allowed.
     atol : an absolute error that is always allowed, beyond the noise of the numeric derivative itself.
     name : stands at the head of the report.
 
@@ -102,8 +100,6 @@ def gradcheck(
     if directions is not None and directions < 1:
         raise ValueError(f"directions must be None or at least 1, not {directions}")
     rng = rng if rng is not None else np.random.default_rng(0)
-    if rtol is None:
-        rtol = RTOL_ENTRIES if directions is None else RTOL_DIRECTIONS
     layer = prepare(forward, backward, params, x)
     try:
         y, dy, found = _run(layer, upstream, rng)
@@ -229,6 +225,8 @@ def _explain(layer: Subject, y: Any, v: Array, rows: dict[str, Row], gradients: 
     findings = {key: row.verdict for key, row in rows.items() if not row.ok}
     if len(findings) > 1:
         findings.pop(EVERYTHING, None)  # it only repeats them
+    elif findings.get(EVERYTHING) == WRONG:
+        findings[EVERYTHING] = "is wrong along a direction, although each array alone is right"
     wrong = [key for key, verdict in findings.items() if verdict == WRONG and key in gradients]
     for key in wrong[:MOST_FINDINGS]:
         evidence = _gather(layer, y, v, key, gradients[key])

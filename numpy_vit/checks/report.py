@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 OK = "ok"
 WRONG = "is wrong"
-ROUGH = "cannot be checked: the forward is too rough"
+ROUGH = "cannot be checked: the forward is too rough (float32 inside, or not continuous here?)"
 NOT_CHECKED = "not checked"
 EVERYTHING = "everything"  # the row of the direction over all arrays at once
 

@@ -45,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     for name, cases in found.items():
         for case in cases:
             report = _check(case, args.seed)
-            row = {"name": name, "case": case.what, "error": report.worst.error, "ok": report.ok}
+            row = {"name": name, "case": case.what, "error": report.worst_error, "ok": report.ok}
             if args.json:
                 print(json.dumps({**row, "diagnosis": report.diagnosis}), flush=True)
             else:
                 print(
-                    layout.format(name, case.what, f"{report.worst.error:.1e}", "ok" if report.ok else "WRONG"),
+                    layout.format(name, case.what, f"{report.worst_error:.1e}", "ok" if report.ok else "WRONG"),
                     flush=True,
                 )
             if not report.ok:

@@ -85,7 +85,8 @@ def backward(dy: Array, cache: Cache) -> tuple[Array, Array | None, Params]:
     (4) q, k, v are three thirds of qkv(x): writing them side by side is the transpose of cutting them apart
     (5) qkv(x) = x Wᵀ + b                     ⇒  dx, dW, db of the linear layer
 
-    Without a k norm the key third of db is zero: a constant added to every key shifts all scores of a query alike.
+    The key third of db is zero, or with a k norm that norm's bias: a constant added to every key shifts all scores of a
+    query alike, and softmax does not see it.
     """
     num_heads, c_qkv, c_q_norm, c_k_norm, c_core, c_proj, c_drop = cache
     dy = dropout.backward(dy, c_drop)

@@ -16,7 +16,7 @@ from numpy_vit.tree import Array, Cache, Params
 def init(dim: int, hidden: int, rng: np.random.Generator, dtype: DTypeLike = np.float32) -> Params:
     """Return latent (1, 1, D), q (D -> D), kv (D -> 2D, keys first), proj, norm and mlp."""
     return {
-        "latent": initial.normal((1, 1, dim), rng, 1 / math.sqrt(dim), dtype),
+        "latent": initial.truncated((1, 1, dim), rng, 1 / math.sqrt(dim), dtype),
         "q": linear.init(dim, dim, rng, dtype=dtype),
         "kv": linear.init(dim, 2 * dim, rng, dtype=dtype),
         "proj": linear.init(dim, dim, rng, dtype=dtype),

@@ -43,6 +43,7 @@ def forward(
     exp = np.exp(shifted)
     total = exp.sum(axis=-1, keepdims=True)
     log_p = shifted - np.log(total)  # never log of a probability: that is log(0) at large logits
+    log_p[t == 0] = 0  # a class of logit -inf that nobody asks for: 0 · log 0 is 0, not NaN
     losses = -np.einsum("bk,bk->b", t, log_p)
     factor = _sample_factors(weights, losses, reduction)
     loss = losses * factor

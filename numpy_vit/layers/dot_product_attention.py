@@ -24,7 +24,8 @@ def forward(
     ----------
     q : (B, H, M, d)
     k, v : (B, H, N, d)
-    bias : added to the scores, any shape that broadcasts to (B, H, M, N); None for no bias
+    bias : added to the scores, any shape that broadcasts to (B, H, M, N); None for no bias. -inf forbids a key; a query
+        whose keys are all forbidden gives NaN, as in nn.MultiheadAttention
     drop : dropout rate of the attention weights
 
     Returns

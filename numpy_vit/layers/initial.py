@@ -24,6 +24,12 @@ def normal(shape: tuple[int, ...], rng: np.random.Generator, std: float = 0.02, 
     return values.astype(dtype)
 
 
+def truncated(shape: tuple[int, ...], rng: np.random.Generator, std: float, dtype: DTypeLike = np.float32) -> Array:
+    """Draw from a standard normal distribution cut off at +-2, then scale by `std`: timm's trunc_normal_tf_."""
+    values: Array = normal(shape, rng, 1.0, np.float64) * std
+    return values.astype(dtype)
+
+
 def uniform_fan_in(shape: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float32) -> Array:
     """Draw uniformly from +-1/sqrt(fan_in), what PyTorch gives a convolution and timm keeps for the patch projection.
 

@@ -45,7 +45,7 @@ def forward(params: Params, x: Array) -> tuple[Array, Cache]:
     y = rows @ weight.T
     if "bias" in params:
         y += params["bias"]
-    return y.reshape(*x.shape[:-1], -1), (params, x)
+    return y.reshape(*x.shape[:-1], len(weight)), (params, x)
 
 
 def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:

@@ -36,7 +36,8 @@ def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32
     """Return a model's parameters before training, under timm's names.
 
     Source: timm's VisionTransformer and its init_weights_vit_timm: linear weights and positions are normal of
-    deviation 0.02, biases zero, tokens of deviation 1e-6, the patch projection uniform as PyTorch's convolution.
+    deviation 0.02, tokens of deviation 1e-6, the patch projection's weight uniform as in PyTorch's convolution; all
+    biases are zero, that of the projection too, which timm leaves uniform.
     """
     D = config.embed_dim
     params = prefix_tokens.init(D, config.class_token, config.reg_tokens, rng, dtype)

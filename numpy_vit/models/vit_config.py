@@ -94,6 +94,10 @@ class Config:
             _demand(getattr(self, name) >= 0, f"{name} {getattr(self, name)} has to be at least 0")
         _demand(self.hidden_dim is None or self.hidden_dim >= 1, f"hidden_dim {self.hidden_dim} has to be at least 1")
         _demand(self.pre_logits is None or self.pre_logits >= 1, f"pre_logits {self.pre_logits} has to be at least 1")
+        _demand(
+            self.init_values is None or self.init_values > 0,
+            f"init_values {self.init_values} has to be positive, or None",
+        )
         _demand(self.norm_eps > 0, f"norm_eps {self.norm_eps} has to be positive: a constant token divides by zero")
         _one_of("block", self.block, BLOCKS)
         _one_of("act", self.act, ACTIVATIONS)
@@ -122,6 +126,14 @@ class Config:
         _demand(
             self.class_token or self.global_pool != "token",
             "global_pool 'token' needs class_token=True; without one, choose global_pool 'avg' or 'map'",
+        )
+        _demand(
+            self.pos_drop_rate == 0 or self.pos_embed != "none",
+            f"pos_drop_rate {self.pos_drop_rate} needs positions: timm drops nothing where pos_embed is 'none'",
+        )
+        _demand(
+            not (self.swiglu and self.global_pool == "map"),
+            "swiglu with global_pool 'map' is not built: no published model has both; choose 'token' or 'avg'",
         )
         multiple = {"sincos_1d": 2, "sincos_2d_mae": 4, "sincos_2d_simple": 4}.get(self.pos_embed, 1)
         _demand(

@@ -1,0 +1,279 @@
+"""Break every backward on purpose and demand that the very check that passes it notices.
+
+Three kinds: the answer of a right backward is spoiled (a factor of 1.001, a transpose, one sample of the batch only);
+a line of the layer's source is replaced; and, as the control of the controls, nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from numpy_vit import tree
+from numpy_vit.checks import catalogue, gradcheck
+
+NAMES = catalogue.names()
+CASES = {name: catalogue.cases(name) for name in NAMES}
+# Checked along directions rather than entry by entry, since they have many parameters.
+LARGE = {"attention", "attention_pool", "block", "post_norm_block"}
+
+
+def check(name, case, backward=None):
+    directions = 2 if name in LARGE else case.directions
+    report = gradcheck(case.forward, backward or case.backward, case.params, case.x, directions=directions)
+    assert report.rows, f"numbers have to be compared: {report}"
+    return report
+
+
+def wrong(report):
+    return {row.name for row in report.rows if not row.ok} - {"everything"}
+
+
+def spoiled(case, spoil_dx=None, spoil_grads=None):
+    """Return a backward whose input gradients or parameter gradients are spoiled afterwards."""
+
+    def backward(dy, cache):
+        answer = case.backward(dy, cache)
+        dx, grads = (answer, None) if case.params is None else answer
+        if spoil_dx is not None:
+            dx = tree.map(spoil_dx, dx)
+        if spoil_grads is not None:
+            flat = dict(tree.flatten(grads))
+            key, spoil = spoil_grads
+            flat[key] = spoil(flat[key], dy, cache)
+            grads = tree.unflatten(flat)
+        return dx if case.params is None else (dx, grads)
+
+    return backward
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("factor", [1.001, 0.0, -1.0])
+def test_a_scaled_input_gradient(name, factor):
+    case = CASES[name][0]
+    report = check(name, case, spoiled(case, spoil_dx=lambda dx: factor * dx))
+    found = wrong(report)
+    assert found
+    assert all(row.startswith("x") for row in found)  # and the parameters' gradients are right
+
+
+def keys(name):
+    """The parameters of the first example whose gradients are not zero by mathematics."""
+    params = CASES[name][0].params
+    return [] if params is None else list(tree.flatten(params))
+
+
+PARAMETERS = [(name, key) for name in NAMES if name != "vit" for key in keys(name)]
+
+
+@pytest.mark.parametrize(("name", "key"), PARAMETERS)
+def test_a_scaled_parameter_gradient(name, key):
+    case = CASES[name][0]
+    backward = spoiled(case, spoil_grads=(key, lambda grad, dy, cache: 1.001 * grad))
+    assert wrong(check(name, case, backward)) == {f"params.{key}"}
+
+
+@pytest.mark.parametrize(("name", "key"), [p for p in PARAMETERS if p[1] != "latent" and p[0] != "attention_pool"])
+def test_a_gradient_of_the_first_sample_only(name, key):
+    case = CASES[name][0]
+
+    def first_sample(grad, dy, cache):
+        alone = np.zeros_like(dy)
+        alone[0] = dy[0]
+        return tree.flatten(case.backward(alone, cache)[1])[key]
+
+    assert wrong(check(name, case, spoiled(case, spoil_grads=(key, first_sample)))) == {f"params.{key}"}
+
+
+SQUARE = [
+    (name, i, key)
+    for name in NAMES
+    if name != "vit"
+    for i, case in enumerate(CASES[name][:2])
+    if case.params is not None
+    for key, leaf in tree.flatten(case.params).items()
+    if leaf.ndim == 2 and leaf.shape[0] == leaf.shape[1]
+]
+
+
+@pytest.mark.parametrize(("name", "i", "key"), SQUARE)
+def test_a_transposed_gradient(name, i, key):
+    case = CASES[name][i]
+    report = check(name, case, spoiled(case, spoil_grads=(key, lambda grad, dy, cache: grad.T)))
+    assert wrong(report) == {f"params.{key}"}
+    assert "transposed" in report.diagnosis
+
+
+def mutant(name, *replacements):
+    """Return the layer's module, run anew from its source with pieces of text replaced."""
+    original = catalogue.module(name)
+    source = inspect.getsource(original)
+    for old, new in replacements:
+        assert source.count(old) == 1, f"{name}: {old!r} occurs {source.count(old)} times"
+        source = source.replace(old, new)
+    module = ModuleType(original.__name__)  # dataclasses look their module up by this name
+    module.__file__ = original.__file__
+    exec(compile(source, f"mutant of {name}", "exec"), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_run_anew_is_right(name):
+    case = catalogue.cases(name, of=mutant(name))[0]
+    check(name, case).raise_if_failed()
+
+
+FAULTS = [
+    # layer, what is wrong, the text of the layer's source, what takes its place
+    ("linear", "rows in the wrong order", "rows.T @ x.reshape(-1, x.shape[-1])", "rows[::-1].T @ x.reshape(-1, x.shape[-1])"),
+    ("linear", "bias: mean instead of sum", "rows.sum(axis=0)", "rows.mean(axis=0)"),
+    ("linear", "weight divided by the rows", "x.reshape(-1, x.shape[-1])}", "x.reshape(-1, x.shape[-1]) / len(rows)}"),
+    ("linear", "bias of the last row", "rows.sum(axis=0)", "rows[-1]"),
+    ("patchify", "channel last", "grid.transpose(0, 3, 1, 4, 2, 5)", "grid.transpose(0, 3, 1, 4, 2, 5)[:, ::-1]"),
+    ("patchify", "the patch's rows upside-down", "grid.transpose(0, 3, 1, 4, 2, 5)", "grid[..., ::-1, :].transpose(0, 3, 1, 4, 2, 5)"),
+    ("patchify", "grid column by column",
+     "dpatches.reshape(B, Y // py, X // px, C, py, px)",
+     "dpatches.reshape(B, X // px, Y // py, C, py, px).swapaxes(1, 2)"),
+    ("patch_embed", "patch weight transposed", '["weight"].reshape(weight_shape)', '["weight"].T.reshape(weight_shape)'),
+    ("patch_embed", "the norm is skipped", "dtokens, grads[\"norm\"] = optional", "_, grads[\"norm\"] = optional"),
+    ("patch_embed", "weight over the batch",
+     '["weight"].reshape(weight_shape)', '["weight"].reshape(weight_shape) / len(dtokens)'),
+    ("prefix_tokens", "not summed over the batch", ".sum(axis=0, keepdims=True)", "[:1]"),
+    ("prefix_tokens", "mean over the batch", ".sum(axis=0, keepdims=True)", ".mean(axis=0, keepdims=True)"),
+    ("prefix_tokens", "registers start at the class token", "        start += size", "        start += 0 * size"),
+    ("prefix_tokens", "dx from the wrong end", "return dy[:, start:], grads", "return dy[:, : dy.shape[1] - start], grads"),
+    ("position_table", "not summed over the batch", ".sum(axis=0, keepdims=True)", "[:1]"),
+    ("position_table", "rows of the wrong tokens",
+     "dy[:, first:].sum(axis=0, keepdims=True)", "dy[:, : dy.shape[1] - first].sum(axis=0, keepdims=True)"),
+    ("layernorm", "no mean term", "dx -= dx.mean(axis=-1, keepdims=True)", "pass"),
+    ("layernorm", "no projection term", "dx -= xhat * projection", "pass"),
+    ("layernorm", "no 1/sigma", "dx *= rstd  # (5)", "pass"),
+    ("layernorm", "gamma forgotten", 'dx = dy * params["weight"]', "dx = dy * 1.0"),
+    ("layernorm", "the mean term of the whole batch", "dx.mean(axis=-1, keepdims=True)  # (5)", "dx.mean()  # (5)"),
+    ("layernorm", "variance over D - 1", "xhat)[..., None] / D\n    dx -=", "xhat)[..., None] / (D - 1)\n    dx -="),
+    ("layernorm", "weight's gradient from x instead of x̂",
+     '"weight": np.einsum("ni,ni->i", rows, xhat.reshape(-1, D))',
+     '"weight": np.einsum("ni,ni->i", rows, (xhat / rstd).reshape(-1, D))'),
+    ("layernorm", "eps forgotten in backward",
+     "return y, (params, xhat, rstd)", "return y, (params, xhat, 1 / np.sqrt(variance))"),
+    ("softmax", "no sum", 'dx: Array = dy - np.einsum("...i,...i->...", dy, y)[..., None]', "dx: Array = dy * 1.0"),
+    ("softmax", "sum without y", 'np.einsum("...i,...i->...", dy, y)[..., None]', "dy.sum(axis=-1, keepdims=True)"),
+    ("softmax", "sum over the wrong axis", 'np.einsum("...i,...i->...", dy, y)[..., None]', "(dy * y).sum(axis=-2, keepdims=True)"),
+    ("softmax", "no product", "    dx *= y  # (2)", "    pass"),
+    ("dot_product_attention", "no scale in dq", "    dq *= 1 / math.sqrt(q.shape[-1])\n    return", "    return"),
+    ("dot_product_attention", "scale of d instead of sqrt d", "dq *= 1 / math.sqrt(q.shape[-1])", "dq *= 1 / q.shape[-1]"),
+    ("dot_product_attention", "q scaled twice in dk", "dk = dscores.swapaxes(-1, -2) @ q", "dk = dscores.swapaxes(-1, -2) @ q / math.sqrt(q.shape[-1])"),
+    ("dot_product_attention", "softmax skipped", "softmax.backward(dweights, c_softmax)", "dweights"),
+    ("dot_product_attention", "dropout's mask forgotten",
+     "dropout.backward(do @ v.swapaxes(-1, -2), c_drop)", "do @ v.swapaxes(-1, -2)"),
+    ("dot_product_attention", "dv from weights before dropout",
+     "dropped.swapaxes(-1, -2) @ do", "c_softmax[0].swapaxes(-1, -2) @ do"),
+    ("dot_product_attention", "bias not summed over broadcast axes",
+     "summed.sum(axis=stretched, keepdims=True)", "summed.mean(axis=stretched, keepdims=True)"),
+    ("dot_product_attention", "bias's leading axes averaged",
+     "array.sum(axis=tuple(range(array.ndim - len(shape))))", "array.mean(axis=tuple(range(array.ndim - len(shape))))"),
+    ("attention", "q and k swapped", "_join(dq, dk, dv)", "_join(dk, dq, dv)"),
+    ("attention", "k and v swapped", "_join(dq, dk, dv)", "_join(dq, dv, dk)"),
+    ("attention", "the k norm is skipped", 'dk, dk_norm = optional', '_, dk_norm = optional'),
+    ("attention", "the q norm's gradients are the k norm's", '"q_norm": dq_norm', '"q_norm": dk_norm'),
+    ("attention", "heads in the wrong order", "do = split_heads(dy, num_heads)", "do = split_heads(dy, num_heads)[:, ::-1]"),
+    ("attention", "dropout's mask forgotten", "dy = dropout.backward(dy, c_drop)", "pass"),
+    ("gelu", "slope without x phi", "    s = a * bell\n", "    s = 0 * bell\n"),
+    ("gelu", "slope is phi's sign wrong", "s *= -1 / _SQRT_TAU", "s *= 1 / _SQRT_TAU"),
+    ("gelu", "slope not mirrored", "np.where(x < 0, s, 1 - s)", "s"),
+    ("gelu", "bell without the half", "s *= -1 / _SQRT_TAU", "s *= -1 / math.sqrt(math.pi)"),
+    ("gelu_tanh", "no inner derivative", "(1 + 3 * _CUBIC * square)", "1.0"),
+    ("gelu_tanh", "3 k x² without the 3", "(1 + 3 * _CUBIC * square)", "(1 + _CUBIC * square)"),
+    ("gelu_tanh", "tanh' forgotten", "(1 - t * t) * ", ""),
+    ("quick_gelu", "k forgotten", "(1 + _K * x * (1 - s))", "(1 + x * (1 - s))"),
+    ("quick_gelu", "only the gate", "s * (1 + _K * x * (1 - s))", "s"),
+    ("silu", "only the gate", "s * (1 + x * (1 - s))", "s"),
+    ("silu", "sigma' is not sigma²", "(1 + x * (1 - s))", "(1 + x * s)"),
+    ("tanh", "no square", "(1 - y * y)", "(1 - y)"),
+    ("tanh", "sign", "(1 - y * y)", "(1 + y * y)"),
+    ("mlp", "the activation is skipped", "    dx = act.backward(dx, c_act)  # (2)\n", ""),
+    ("mlp", "the inner dropout is skipped", "    dx = dropout.backward(dx, c_drop1)\n", ""),
+    ("mlp", "the outer dropout is skipped", "dx = dropout.backward(dy, c_drop2)", "dx = dy"),
+    ("swiglu", "gate and value swapped", "[dgate, dvalue]", "[dvalue, dgate]"),
+    ("swiglu", "the gate's activation is skipped", "act.backward(dx * value, c_act)", "dx * value"),
+    ("swiglu", "value without the gate", "dvalue = dx * gate", "dvalue = dx * 1.0"),
+    ("swiglu", "gate without the value", "act.backward(dx * value, c_act)", "act.backward(dx, c_act)"),
+    ("dropout", "no 1/keep", "dx: Array = dy * mask", "dx: Array = dy * (mask > 0)"),
+    ("dropout", "no mask", "dx: Array = dy * mask", "dx: Array = dy * mask.max()"),
+    ("drop_path", "no 1/keep", "dx: Array = dy * mask", "dx: Array = dy * (mask > 0)"),
+    ("drop_path", "no mask", "dx: Array = dy * mask", "dx: Array = dy * mask.max()"),
+    ("drop_path", "the samples in the wrong order", "dx: Array = dy * mask", "dx: Array = dy * np.roll(mask, 1, axis=0)"),
+    ("layer_scale", "gamma forgotten", 'return dy * params["gamma"]', "return dy * 1.0"),
+    ("layer_scale", "gamma's gradient without x", 'np.einsum("ni,ni->i", dy.reshape(-1, D), x.reshape(-1, D))', "dy.reshape(-1, D).sum(axis=0)"),
+    ("layer_scale", "not summed over the batch", "dy.reshape(-1, D), x.reshape(-1, D)", "dy[0].reshape(-1, D), x[0].reshape(-1, D)"),
+    ("block", "no residual around the mlp", "dx = dy + dh  # (1)", "dx = dh  # (1)"),
+    ("block", "no residual around attention", "dx = dx + dh  # (3)", "dx = dh  # (3)"),
+    ("block", "attention gets dy instead of dx'", "drop_path.backward(dx, c_path1)", "drop_path.backward(dy, c_path1)"),
+    ("block", "the norm is skipped", 'dh, grads["norm2"] = layernorm', '_, grads["norm2"] = layernorm'),
+    ("block", "layer scale is skipped", 'dh, grads["ls1"] = optional', '_, grads["ls1"] = optional'),
+    ("block", "norms swapped", "layernorm.backward(dh, c_norm2)", "layernorm.backward(dh, c_norm1)"),
+    ("post_norm_block", "no residual around the mlp", "dx = ds + dh  # (1)", "dx = dh  # (1)"),
+    ("post_norm_block", "no residual around attention", "dx = dt + dh  # (3)", "dx = dh  # (3)"),
+    ("post_norm_block", "the residual passes the norm by", "dx = dt + dh  # (3)", "dx = ds + dh  # (3)"),
+    ("post_norm_block", "drop path is skipped", "dh = drop_path.backward(ds, c_path2)", "dh = ds"),
+    ("token_pool", "every token", "dx[:, 0] = dy", "dx[:] = dy[:, None]"),
+    ("token_pool", "the last token", "dx[:, 0] = dy", "dx[:, -1] = dy"),
+    ("mean_pool", "no 1/N", "dy[:, None] / (tokens - first)", "dy[:, None]"),
+    ("mean_pool", "the prefix tokens counted", "(tokens - first)", "tokens"),
+    ("mean_pool", "the prefix tokens get a share", "dx[:, first:] = dy", "dx[:] = dy"),
+    ("attention_pool", "no residual", "dz = dz + dh  # (1)", "dz = dh  # (1)"),
+    ("attention_pool", "the latent's gradient not summed",
+     "merge_heads(dq).sum(axis=0, keepdims=True)", "merge_heads(dq)[:1]"),
+    ("attention_pool", "keys and values swapped", "[merge_heads(dk), merge_heads(dv)]", "[merge_heads(dv), merge_heads(dk)]"),
+    ("attention_pool", "the patches' gradient shifted", "dx[:, first:], grads", "dx[:, : shape[1] - first], grads"),
+    ("pre_logits", "tanh is skipped", "dx = tanh.backward(dy, c_tanh)", "dx = dy"),
+    ("pre_logits", "tanh' of dy", "dx = tanh.backward(dy, c_tanh)", "dx = dy * (1 - dy * dy)"),
+    ("cross_entropy", "divided by B twice", "* factor)[:, None]", "* factor / len(p))[:, None]"),
+    ("cross_entropy", "times B", "* factor)[:, None]", "* factor * len(p))[:, None]"),
+    ("cross_entropy", "sample weights forgotten", "* factor)[:, None]", "* factor.mean())[:, None] * np.ones((len(p), 1))"),
+    ("cross_entropy", "S taken for 1", "p * t.sum(axis=-1, keepdims=True)", "p * 1.0"),
+    ("cross_entropy", "no target", "    dlogits -= t  # (2)\n", ""),
+    ("cross_entropy", "upstream forgotten", "np.asarray(dloss, p.dtype) * factor", "factor"),
+    ("mse", "no factor 2", "(2 / difference.shape[-1])", "(1 / difference.shape[-1])"),
+    ("mse", "mask forgotten", "dloss, difference.dtype) * share", "dloss, difference.dtype) * share.mean()"),
+    ("mse", "not divided by D", "* (2 / difference.shape[-1])", "* 2"),
+    ("mse", "sign", "dprediction: Array = difference *", "dprediction: Array = -difference *"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"), [pytest.param(name, old, new, id=f"{name}: {what}") for name, what, old, new in FAULTS]
+)
+def test_a_fault_in_the_source_is_noticed(name, old, new):
+    broken = catalogue.cases(name, of=mutant(name, (old, new)))
+    assert any(not check(name, case).ok for case in broken)
+
+
+def test_every_layer_has_at_least_two_faults():
+    assert all(sum(name == fault[0] for fault in FAULTS) >= 2 for name in NAMES if name != "vit")
+
+
+VIT_FAULTS = [
+    # what is wrong, the number of the example that shows it, the text, what takes its place
+    ("the blocks in the wrong order", 0, "in reversed(c_blocks)", "in c_blocks"),
+    ("gradients of the blocks in the wrong order", 0, 'insert(0, dblock)', 'append(dblock)'),
+    ("the last norm is skipped", 0, 'dx, grads["norm"] = optional', '_, grads["norm"] = optional'),
+    ("positions counted twice", 0, "grads |= dposition", 'grads |= {"pos_embed": 2 * dposition["pos_embed"]}'),
+    ("the norm after pooling is skipped", 1, 'dx, grads["fc_norm"] = optional', '_, grads["fc_norm"] = optional'),
+    ("the norm before the blocks is skipped", 5, 'dx, grads["norm_pre"] = optional', '_, grads["norm_pre"] = optional'),
+    ("pre-logits skipped for the wrong form", 7, 'dx, grads["pre_logits"] = optional.backward(dx, c_pre_logits)',
+     'grads["pre_logits"] = optional.backward(2 * dx, c_pre_logits)[1]; dx = optional.backward(dx, c_pre_logits)[0]'),
+    ("the dropout before the head is skipped", 9, 'dx = dropout.backward(dx, c_drop)\n    dx, grads["pre_logits"]',
+     'dx, grads["pre_logits"]'),
+    ("the dropout after the positions is skipped", 9, "dx = dropout.backward(dx, c_drop)\n    dx, dposition", "dx, dposition"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("i", "old", "new"), [pytest.param(i, old, new, id=what) for what, i, old, new in VIT_FAULTS]
+)
+def test_a_fault_in_the_model_is_noticed(i, old, new):
+    assert not check("vit", catalogue.cases("vit", of=mutant("vit", (old, new)))[i]).ok
