@@ -17,24 +17,25 @@ from numpy_vit.tree import Array
 
 @dataclass(frozen=True)
 class Beside:
-    """The first entries of one gradient, analytic and numeric, with the values at which they were taken."""
+    """Some entries of one gradient, analytic and numeric, with where and at which values they were taken."""
 
     name: str
     shape: tuple[int, ...]
+    indices: list[tuple[int, ...]]
     values: Array
     analytic: Array
     numeric: Array
 
 
 def side_by_side(case: Case, rng: np.random.Generator, most: int = 5) -> Iterator[Beside]:
-    """Yield the first `most` entries of every input's and parameter's gradient under a random upstream gradient."""
+    """Yield `most` entries, spread evenly, of every gradient under a random upstream gradient."""
     layer = prepare(case.forward, case.backward, case.params, case.x)
     y, cache = layer.run_forward()
     dy = tree.map(lambda leaf: rng.standard_normal(np.shape(leaf)), y)
     found = layer.run_backward(dy, cache)
     v = vector(dy)
     for name, leaf in layer.leaves.items():
-        indices = [tuple(map(int, np.unravel_index(i, leaf.shape))) for i in range(min(most, leaf.size))]
+        places = np.unique(np.linspace(0, leaf.size - 1, most).round().astype(int))
+        indices = [tuple(map(int, np.unravel_index(place, leaf.shape))) for place in places]
         numeric: list[Any] = [v @ derivative(element_line(layer.outputs, leaf, index), step(1.0)) for index in indices]
-        shown = slice(0, len(indices))
-        yield Beside(name, leaf.shape, np.ravel(leaf)[shown].copy(), np.ravel(found[name])[shown], np.array(numeric))
+        yield Beside(name, leaf.shape, indices, leaf.flat[places], np.ravel(found[name])[places], np.array(numeric))

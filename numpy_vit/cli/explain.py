@@ -82,9 +82,10 @@ def _example(name: str) -> str:
 
     case = catalogue.cases(name)[0]
     title = f"An example: {case.what}"
-    lines = [title, "-" * len(title), "", "With a random upstream gradient; the first entries of each array:"]
+    lines = [title, "-" * len(title), "", "With a random upstream gradient; some entries of each array:"]
     for row in side_by_side(case, np.random.default_rng(0), _SHOWN):
         lines += ["", f"{row.name} {row.shape}"]
+        lines.append(f"  {'entry':8}  " + "  ".join(f"{','.join(map(str, index)):>13}" for index in row.indices))
         for label, numbers in (("value", row.values), ("analytic", row.analytic), ("numeric", row.numeric)):
             lines.append(f"  {label:8}  " + "  ".join(f"{number:13.8f}" for number in numbers))
         lines.append(f"  largest difference {np.abs(row.analytic - row.numeric).max():.1e}")

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from numpy_vit.cli.usage import usage
+from numpy_vit.cli.usage import natural, usage
 
 _EXAMPLES = """examples:
   numpy-vit gradcheck                     every layer and model
@@ -26,7 +26,9 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="LAYER|MODEL", help="what to check (default: everything)")
-    parser.add_argument("--seed", type=int, default=0, help="of parameters, inputs and upstream gradients (default: 0)")
+    parser.add_argument(
+        "--seed", type=natural, default=0, help="of parameters, inputs and upstream gradients (default: 0)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
     parser.set_defaults(run=run, one_blas_thread=True)
 

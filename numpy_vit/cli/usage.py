@@ -39,7 +39,15 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """Parse a whole number of at least 1, as an argparse type."""
-    number = int(text) if text.strip().lstrip("+").isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return number
+    return _whole(text, 1)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number of at least 0, as an argparse type."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+    return int(text)

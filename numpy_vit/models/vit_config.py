@@ -14,8 +14,12 @@ ACTIVATIONS: dict[str, ModuleType] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "qui
 BLOCKS: dict[str, ModuleType] = {"pre_norm": pre_norm_block, "post_norm": post_norm_block}
 POSITIONS = ("learned", "sincos_1d", "sincos_2d_mae", "sincos_2d_simple", "none")
 POOLS = ("token", "avg", "map")
+_WHOLE = {  # field: its least value
+    "in_chans": 1, "num_classes": 0, "embed_dim": 1, "depth": 0, "num_heads": 1, "hidden_dim": 1, "reg_tokens": 0,
+    "pre_logits": 1,
+}  # fmt: skip
 _RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
-_FEW_TOKENS = 9
+_FEW_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,11 @@ class Config:
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
             object.__setattr__(self, name, _pair(name, getattr(self, name)))
-        for name in ("in_chans", "embed_dim", "num_heads"):
-            _demand(getattr(self, name) >= 1, f"{name} {getattr(self, name)} has to be at least 1")
-        for name in ("num_classes", "depth", "reg_tokens"):
-            _demand(getattr(self, name) >= 0, f"{name} {getattr(self, name)} has to be at least 0")
-        _demand(self.hidden_dim is None or self.hidden_dim >= 1, f"hidden_dim {self.hidden_dim} has to be at least 1")
-        _demand(self.pre_logits is None or self.pre_logits >= 1, f"pre_logits {self.pre_logits} has to be at least 1")
+        for name, least in _WHOLE.items():
+            value = getattr(self, name)
+            whole = isinstance(value, int) and value >= least
+            optional = value is None and name in ("hidden_dim", "pre_logits")
+            _demand(whole or optional, f"{name} {value!r} has to be a whole number of at least {least}")
         _demand(
             self.init_values is None or self.init_values > 0,
             f"init_values {self.init_values} has to be positive, or None",

@@ -50,8 +50,9 @@ def spoiled(case, spoil_dx=None, spoil_grads=None):
     return backward
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("factor", [1.001, 0.0, -1.0])
+@pytest.mark.parametrize(
+    ("name", "factor"), [(name, f) for name in NAMES for f in (1.001, 0.0, -1.0) if name != "vit" or f == 1.001]
+)
 def test_a_scaled_input_gradient(name, factor):
     case = CASES[name][0]
     report = check(name, case, spoiled(case, spoil_dx=lambda dx: factor * dx))
@@ -60,13 +61,7 @@ def test_a_scaled_input_gradient(name, factor):
     assert all(row.startswith("x") for row in found)  # and the parameters' gradients are right
 
 
-def keys(name):
-    """The parameters of the first example whose gradients are not zero by mathematics."""
-    params = CASES[name][0].params
-    return [] if params is None else list(tree.flatten(params))
-
-
-PARAMETERS = [(name, key) for name in NAMES if name != "vit" for key in keys(name)]
+PARAMETERS = [(name, key) for name in NAMES if name != "vit" for key in tree.flatten(CASES[name][0].params or {})]
 
 
 @pytest.mark.parametrize(("name", "key"), PARAMETERS)
@@ -76,7 +71,7 @@ def test_a_scaled_parameter_gradient(name, key):
     assert wrong(check(name, case, backward)) == {f"params.{key}"}
 
 
-@pytest.mark.parametrize(("name", "key"), [p for p in PARAMETERS if p[1] != "latent" and p[0] != "attention_pool"])
+@pytest.mark.parametrize(("name", "key"), PARAMETERS)
 def test_a_gradient_of_the_first_sample_only(name, key):
     case = CASES[name][0]
 
@@ -233,7 +228,7 @@ FAULTS = [
     ("pre_logits", "tanh' of dy", "dx = tanh.backward(dy, c_tanh)", "dx = dy * (1 - dy * dy)"),
     ("cross_entropy", "divided by B twice", "* factor)[:, None]", "* factor / len(p))[:, None]"),
     ("cross_entropy", "times B", "* factor)[:, None]", "* factor * len(p))[:, None]"),
-    ("cross_entropy", "sample weights forgotten", "* factor)[:, None]", "* factor.mean())[:, None] * np.ones((len(p), 1))"),
+    ("cross_entropy", "sample weights forgotten", "* factor)[:, None]", "* (0 * factor + factor.mean()))[:, None]"),
     ("cross_entropy", "S taken for 1", "p * t.sum(axis=-1, keepdims=True)", "p * 1.0"),
     ("cross_entropy", "no target", "    dlogits -= t  # (2)\n", ""),
     ("cross_entropy", "upstream forgotten", "np.asarray(dloss, p.dtype) * factor", "factor"),

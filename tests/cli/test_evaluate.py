@@ -1,0 +1,44 @@
+"""numpy-vit eval agrees with the run that wrote the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_vit.checkpoints import safetensors
+from numpy_vit.data import load
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_eval_is_the_accuracy_of_the_last_epoch(cli: Cli, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    assert cli("train", "--epochs", "2", "--out", "a", *tiny).returncode == 0
+    last = json.loads((tmp_path / "a" / "metrics.jsonl").read_text().splitlines()[-1])
+    found = json.loads(cli("eval", "a", "--json").stdout)
+    assert found["accuracy"] == last["test_accuracy"]
+    assert found["loss"] == pytest.approx(last["test_loss"], rel=1e-6)
+    counts, labels = np.array(found["confusion"]), load("digits").test.labels
+    np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(labels))
+    assert found["accuracy"] == np.trace(counts) / len(labels)
+    assert found["accuracy"] <= found["top5"] <= 1
+    assert found["per_class"]["3"] == counts[3, 3] / counts[3].sum()
+    text = cli("eval", "a/checkpoint.safetensors")
+    assert text.stdout.startswith(f"digits, test part, 359 images: accuracy {found['accuracy']:.2%}")
+    assert "predicted" in text.stdout
+    train = json.loads(cli("eval", "a", "--part", "train", "--json").stdout)
+    assert train["images"] == 1438
+
+
+def test_what_is_not_a_checkpoint_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "noise").write_bytes(b"\x00" * 100)
+    safetensors.write(tmp_path / "foreign", {"a": np.zeros(3)}, {})
+    for name in ("noise", "foreign"):
+        result = cli("eval", name)
+        assert result.returncode == 2
+        assert name in result.stderr
+        assert len(result.stderr.splitlines()) == 1
