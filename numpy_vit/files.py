@@ -17,7 +17,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     The bytes go to a temporary file in the same folder, are flushed to the disk and renamed: a crash at any
     moment leaves the old file or the new one.  An exception in the block leaves the old file and no litter.
     """
-    target = Path(path)
+    target = Path(path).resolve()  # behind a symbolic link, the file that it points to
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     temporary = Path(name)
     try:

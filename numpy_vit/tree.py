@@ -76,21 +76,34 @@ def _lists(node: Any) -> Any:
 def map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply `function` to every leaf of `tree` and the leaves of the same path in `others`.
 
+    Empty dicts count for nothing, as in `flatten`: gradients have them where a model lacks an optional layer.
+
     Raises
     ------
     ValueError : the trees have different keys.
     """
+    if _children(tree) is None:
+        if wrong := [other for other in others if _children(other) is not None]:
+            raise ValueError(f"trees differ: an array and a node with {_names(wrong[0])}")
+        return function(tree, *others)
+    for other in others:
+        if _children(other) is None or _names(other) != _names(tree):
+            found = "an array" if _children(other) is None else _names(other)
+            raise ValueError(f"trees differ: a node with {_names(tree)} and {found}")
     if isinstance(tree, Mapping):
-        for other in others:
-            if other.keys() != tree.keys():
-                raise ValueError(f"trees differ: {sorted(tree)} and {sorted(other)}")
-        return {name: map(function, child, *(other[name] for other in others)) for name, child in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        for other in others:
-            if len(other) != len(tree):
-                raise ValueError(f"trees differ: a list of {len(tree)} and one of {len(other)}")
-        return type(tree)(map(function, *children) for children in zip(tree, *others, strict=True))
-    return function(tree, *others)
+        return {
+            name: child if _empty(child) else map(function, child, *(other[name] for other in others))
+            for name, child in tree.items()
+        }
+    return type(tree)(map(function, *children) for children in zip(tree, *others, strict=True))
+
+
+def _names(node: Any) -> list[str]:
+    return sorted(name for name, child in _children(node) or () if not _empty(child))
+
+
+def _empty(node: Any) -> bool:
+    return isinstance(node, Mapping) and not node
 
 
 def count(tree: Any) -> int:

@@ -31,8 +31,10 @@ def example() -> tree.Params:
 def identical(first: object, second: object) -> bool:
     """Whether two trees have the same structure and the very same arrays."""
     if isinstance(first, dict):
-        return isinstance(second, dict) and list(first) == list(second) and all(
-            identical(first[name], second[name]) for name in first
+        return (
+            isinstance(second, dict)
+            and list(first) == list(second)
+            and all(identical(first[name], second[name]) for name in first)
         )
     if isinstance(first, list):
         return isinstance(second, list) and len(first) == len(second) and all(map(identical, first, second))
@@ -133,7 +135,7 @@ def test_pack_keeps_every_value(params):
 
 def test_pack_refuses_several_dtypes_and_wrong_orders():
     params = {"a": np.zeros(1, np.float32), "b": np.zeros(1)}
-    with pytest.raises(ValueError, match="float32.*float64"):
+    with pytest.raises(ValueError, match=r"float32.*float64"):
         tree.pack(params)
     for order in (["cls"], ["cls", "cls"], ["cls", "other"], ["cls", "b", "b"]):
         with pytest.raises(ValueError, match="each of the 2 arrays once"):

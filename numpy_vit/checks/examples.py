@@ -15,7 +15,7 @@ from numpy_vit.layers import block, gelu_tanh, quick_gelu, swiglu
 from numpy_vit.models import vit
 from numpy_vit.tree import Array, Params
 
-_SEED = 7  # of dropout and drop path: the generator is made anew for each evaluation, so that the same entries drop
+_SEED = 10  # of dropout and drop path: the generator is made anew for each evaluation, so that the same entries drop
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ _RECIPE: dict[str, tuple[str, Any, str]] = {
     "--label-smoothing": ("label_smoothing", float, "of the targets"),
     "--ema": ("ema", float, "decay of averaged weights, which are then evaluated and saved"),
     "--padding": ("padding", int, "pixels of padding before the random crop"),
+    "--affine": ("affine", float, "strength of random rotation, scale, shear and shift; 1 suits handwriting"),
     "--seed": ("seed", int, "of everything random"),
 }
 _SWITCHES = {

@@ -1,5 +1,6 @@
 """From files to batches: data sets, their statistics, normalisation and augmentation."""
 
+from numpy_vit.data.affine import random_affine
 from numpy_vit.data.augment import Augmentation
 from numpy_vit.data.batches import batch_count, epoch_batches, order
 from numpy_vit.data.dataset import Dataset, Split, statistics
@@ -24,6 +25,7 @@ __all__ = [
     "load_mnist",
     "normalise",
     "order",
+    "random_affine",
     "random_crop",
     "read_idx",
     "sample_rng",

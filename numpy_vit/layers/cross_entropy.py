@@ -32,12 +32,15 @@ def forward(
 
     Raises
     ------
-    ValueError : shapes that do not fit, a class index outside [0, K), an unknown reduction.
+    ValueError : shapes that do not fit, a class index outside [0, K), label smoothing outside [0, 1], an unknown
+        reduction, or a mean of samples whose weights sum to zero.
 
     Source: PyTorch's cross_entropy; label smoothing Szegedy et al. 2016, section 7.
     """
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction is one of {', '.join(_REDUCTIONS)}, not {reduction!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing lies in [0, 1], not {label_smoothing}")
     t = _distribution(targets, logits, label_smoothing)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     exp = np.exp(shifted)
@@ -89,5 +92,11 @@ def _distribution(targets: Array, logits: Array, label_smoothing: float) -> Arra
 def _sample_factors(weights: Array | None, losses: Array, reduction: str) -> Array:
     if weights is not None and weights.shape != losses.shape:
         raise ValueError(f"sample weights {weights.shape} do not fit {losses.shape[0]} samples")
-    factor = np.ones_like(losses) if weights is None else weights.astype(losses.dtype)
-    return factor / factor.sum() if reduction == "mean" else factor
+    factor: Array = np.ones_like(losses) if weights is None else weights.astype(losses.dtype)
+    if reduction != "mean":
+        return factor
+    total = float(factor.sum())
+    if total == 0:
+        raise ValueError(f"{len(losses)} samples with weights that sum to zero have no mean: leave such a batch out")
+    factor /= total
+    return factor

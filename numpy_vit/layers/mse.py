@@ -34,7 +34,7 @@ def forward(prediction: Array, target: Array, mask: Array | None = None) -> tupl
     total = mask.sum(dtype=prediction.dtype)
     if total == 0:
         raise ValueError("the mask sums to zero: no token counts, and the mean over them does not exist")
-    difference = prediction - target
+    difference = prediction - target.astype(prediction.dtype, copy=False)
     each = np.einsum("...i,...i->...", difference, difference) / prediction.shape[-1]
     share = mask.astype(prediction.dtype) / total
     return (each * share).sum(), (difference, share)

@@ -132,7 +132,7 @@ def prepare(task: Task, indices: Array, epoch: int, dtype: Any) -> tuple[Array, 
     """Return the augmented, normalised images and the labels of some training samples."""
     recipe = task.recipe
     batch = task.data.train.take(indices)
-    augmentation = Augmentation(recipe.padding, recipe.flip)
+    augmentation = Augmentation(recipe.padding, recipe.flip, affine=recipe.affine)
     images = augmentation.apply(batch.images, recipe.seed, epoch, indices)
     return task.preprocessing.apply(images, dtype), batch.labels
 

@@ -28,6 +28,7 @@ class Recipe:
     label_smoothing : of the targets
     ema : decay of the averaged weights, which are then evaluated and saved; None for the last weights
     padding, flip : random crop after padding by so many pixels; random horizontal flip
+    affine : strength of small random rotations, scalings, shears and shifts
     seed : of everything random: start, order, augmentation, dropout
 
     Raises
@@ -52,6 +53,7 @@ class Recipe:
     ema: float | None = None
     padding: int = 0
     flip: bool = False
+    affine: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -71,6 +73,7 @@ class Recipe:
             "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
             "ema": (self.ema is None or 0 <= self.ema < 1, "in [0, 1)"),
             "padding": (self.padding >= 0, "0 or positive"),
+            "affine": (0 <= self.affine <= 3, "in [0, 3]"),
             "seed": (0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
         }
         for name, (fine, demand) in checks.items():
@@ -89,7 +92,7 @@ class Recipe:
 
 # What `numpy-vit train` does for each data set when nothing else is said: the model's variant and the recipe.
 DEFAULTS: dict[str, tuple[str, Recipe]] = {
-    "digits": ("vit_digits_patch2_8", Recipe(epochs=60, lr=2e-3, padding=1, warmup_epochs=3)),
+    "digits": ("vit_digits_rows_8", Recipe(epochs=100, lr=3e-3, weight_decay=0.3, warmup_epochs=3, affine=1.0)),
     "mnist": ("vit_mini_patch4_28", Recipe(epochs=5, batch_size=128, padding=2)),
     "fashion-mnist": ("vit_mini_patch4_28", Recipe(epochs=8, batch_size=128, padding=1, flip=True)),
 }

@@ -40,9 +40,10 @@ def test_float32_inside_the_forward():
         return y.astype(np.float64), (params["weight"], x)
 
     for directions in (None, 2):
-        assert "the forward is too rough (float32 inside" in failing(
-            forward, scale_backward, directions=directions
-        ).diagnosis
+        assert (
+            "the forward is too rough (float32 inside"
+            in failing(forward, scale_backward, directions=directions).diagnosis
+        )
 
 
 def test_float32_inside_the_backward():

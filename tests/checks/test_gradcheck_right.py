@@ -96,9 +96,7 @@ def test_layers_with_parameters(kind, batch, dim, out, seed, of_x, of_params, di
     params = {"weight": of_params * rng.normal(size=shape), "bias": of_params * rng.normal(size=out)}
     x = of_x * rng.normal(size=(batch, dim))
     upstream = np.ones((batch, out)) if ones else None
-    gradcheck(
-        *PARAMETRIC[kind], params, x, upstream=upstream, directions=directions, rng=rng
-    ).raise_if_failed()
+    gradcheck(*PARAMETRIC[kind], params, x, upstream=upstream, directions=directions, rng=rng).raise_if_failed()
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -117,9 +115,7 @@ def test_layernorm_under_ones_has_a_gradient_of_zero(batch, dim, seed, scale, di
     x = scale * (rng.normal(size=(batch, dim)) + offset)
     params = {"weight": np.ones(dim), "bias": np.zeros(dim)}
     upstream = np.ones((batch, dim))
-    gradcheck(
-        layernorm, layernorm_backward, params, x, upstream=upstream, directions=directions
-    ).raise_if_failed()
+    gradcheck(layernorm, layernorm_backward, params, x, upstream=upstream, directions=directions).raise_if_failed()
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numpy_vit.data import augment
+from numpy_vit.data.affine import random_affine
 from numpy_vit.data.augment import Augmentation
 from numpy_vit.data.randomness import sample_rng
 from numpy_vit.data.transforms import horizontal_flip, random_crop
@@ -16,16 +17,24 @@ def pictures(n=23, channels=3, height=6, width=5):
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 3), st.booleans(), st.sampled_from(["constant", "reflect"]), st.integers(0, 9), st.integers(0, 2))
-def test_a_batch_equals_its_samples(padding, flip, mode, seed, repeat):
+@given(
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from(["constant", "reflect"]),
+    st.sampled_from([0, 0.5, 2]),
+    st.integers(0, 9),
+)
+def test_a_batch_equals_its_samples(padding, flip, mode, affine, seed):
     images, indices = pictures(), np.random.default_rng(seed).permutation(1000)[:23]
-    result = Augmentation(padding, flip, mode).apply(images, seed, 4, indices, repeat)
+    repeat = seed % 3
+    result = Augmentation(padding, flip, mode, affine).apply(images, seed, 4, indices, repeat)
     np.testing.assert_array_equal(images, pictures())
     assert result.dtype == np.uint8
     for image, index, augmented in zip(images, indices, result, strict=True):
         rng = sample_rng(seed, 4, int(index), repeat)
         expected = random_crop(image, padding, rng, mode) if padding else image
         expected = horizontal_flip(expected, rng) if flip else expected
+        expected = random_affine(expected, affine, rng) if affine else expected
         np.testing.assert_array_equal(augmented, expected)
 
 

@@ -1,4 +1,4 @@
-"""What every layer and model owes its caller: inputs left alone, dtypes kept, samples kept apart, the same bits twice."""
+"""What every layer and model owes its caller: inputs left alone, dtypes kept, samples apart, the same bits twice."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ def test_pieces_cover_everything_once(size):
     assert sum(seen) == size
 
 
-@pytest.mark.parametrize("x", [np.arange(24.0).reshape(2, 3, 4).T, np.arange(60.0).reshape(6, 10)[::2, ::-3], np.float32(3)])
+@pytest.mark.parametrize(
+    "x", [np.arange(24.0).reshape(2, 3, 4).T, np.arange(60.0).reshape(6, 10)[::2, ::-3], np.float32(3)]
+)
 def test_any_shape_and_layout(x):
     value, slope = elementwise.value_and_slope(lambda piece: (piece * piece, 2 * piece), np.asarray(x))
     np.testing.assert_array_equal(value, x * x)

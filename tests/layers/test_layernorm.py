@@ -59,7 +59,7 @@ def test_dx_has_no_part_along_one_and_none_along_xhat():
     np.testing.assert_allclose((dx * x).sum(axis=-1), 0, atol=1e-12)
 
 
-def test_a_shift_or_a_larger_bias_changes_nothing():
+def test_a_shift_changes_nothing_and_an_upstream_of_ones_gives_no_dx():
     x = np.random.default_rng(3).standard_normal((2, 3, 8))
     y, cache = layernorm.forward(layernorm.init(8, np.float64), x)
     np.testing.assert_allclose(layernorm.forward(layernorm.init(8, np.float64), x + 5.0)[0], y, atol=1e-13)

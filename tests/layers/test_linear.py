@@ -65,6 +65,14 @@ def test_rows_are_handled_alike_whatever_the_leading_axes(made):
     np.testing.assert_allclose(linear.forward(params, x[1])[0], y[1], rtol=1e-13)
 
 
+def test_an_empty_batch_has_gradients_of_zero(made):
+    y, cache = linear.forward(made[0], np.zeros((0, 3, 4)))
+    dx, grads = linear.backward(y, cache)
+    assert (y.shape, dx.shape) == ((0, 3, 5), (0, 3, 4))
+    np.testing.assert_array_equal(grads["weight"], np.zeros((5, 4)))
+    np.testing.assert_array_equal(grads["bias"], np.zeros(5))
+
+
 def test_a_wrong_width_names_both(made):
     with pytest.raises(ValueError, match=r"3 features.*\(5, 4\).*takes 4"):
         linear.forward(made[0], np.zeros((2, 3)))

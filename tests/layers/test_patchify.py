@@ -37,9 +37,7 @@ def test_every_pixel_of_a_colour_image_that_is_not_square():
                             assert found == 1000 * sample + 100 * channel + 10 * (row * py + dy) + column * px + dx
 
 
-@given(
-    st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)
-)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))
 def test_unpatchify_is_inverse_and_backward_is_adjoint(batch, channels, rows, columns, py, px):
     rng = np.random.default_rng(0)
     images = rng.standard_normal((batch, channels, rows * py, columns * px))
