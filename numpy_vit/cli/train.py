@@ -111,7 +111,7 @@ def _overfit(task: Task, count: int) -> int:
         outcome = overfit(task, count, on_step)
     progress.clear()
     print(
-        f"{count} images: {outcome.accuracy:.0%} correct, loss {outcome.loss:.4f} after {outcome.steps} steps, "
+        f"{count} images: {outcome.accuracy:.0%} correct, loss {outcome.loss:.5f} after {outcome.steps} steps, "
         + ("the model can learn" if outcome.learned else f"not below {LOSS}: the model or its rate is wrong")
     )
     return 0 if outcome.learned else 1

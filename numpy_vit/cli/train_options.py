@@ -35,7 +35,7 @@ _RECIPE: dict[str, tuple[str, Any, str]] = {
     "--schedule": ("schedule", str, "cosine, linear or constant, after the warm-up"),
     "--warmup-epochs": ("warmup_epochs", float, "of linear warm-up"),
     "--layer-decay": ("layer_decay", float, "each layer's rate is the next one's times this"),
-    "--clip": ("clip", float, "largest norm of the gradient"),
+    "--clip": ("clip", float, "largest norm of the gradient; inf for no clipping"),
     "--label-smoothing": ("label_smoothing", float, "of the targets"),
     "--ema": ("ema", float, "decay of averaged weights, which are then evaluated and saved"),
     "--padding": ("padding", int, "pixels of padding before the random crop"),

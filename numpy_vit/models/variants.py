@@ -28,6 +28,10 @@ LAPTOP: dict[str, dict[str, Any]] = {
         "image_size": 8, "patch_size": 2, "in_chans": 1, "num_classes": 10, "embed_dim": 64, "depth": 4, "num_heads": 4,
         "hidden_dim": 128, "class_token": False, "global_pool": "avg",
     },
+    "vit_mnist_rows_28": {  # two rows of pixels a token
+        "image_size": 28, "patch_size": (2, 28), "in_chans": 1, "num_classes": 10, "embed_dim": 96, "depth": 4,
+        "num_heads": 4, "hidden_dim": 192, "class_token": False, "global_pool": "avg",
+    },
     "vit_mini_patch4_28": {
         "image_size": 28, "patch_size": 4, "in_chans": 1, "num_classes": 10, "embed_dim": 96, "depth": 6,
         "num_heads": 4, "hidden_dim": 192, "class_token": False, "global_pool": "avg",

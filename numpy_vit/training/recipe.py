@@ -93,6 +93,6 @@ class Recipe:
 # What `numpy-vit train` does for each data set when nothing else is said: the model's variant and the recipe.
 DEFAULTS: dict[str, tuple[str, Recipe]] = {
     "digits": ("vit_digits_rows_8", Recipe(epochs=100, lr=3e-3, weight_decay=0.3, warmup_epochs=3, affine=1.0)),
-    "mnist": ("vit_mini_patch4_28", Recipe(epochs=5, batch_size=128, padding=2)),
-    "fashion-mnist": ("vit_mini_patch4_28", Recipe(epochs=8, batch_size=128, padding=1, flip=True)),
+    "mnist": ("vit_mnist_rows_28", Recipe(epochs=10, lr=2e-3, weight_decay=0.1, affine=0.7)),
+    "fashion-mnist": ("vit_mnist_rows_28", Recipe(epochs=14, lr=2e-3, weight_decay=0.1, flip=True)),
 }

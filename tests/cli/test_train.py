@@ -139,9 +139,7 @@ def test_a_broken_run_is_refused_and_left_alone(cli: Cli, tmp_path: Path, tiny: 
 def test_overfit_says_whether_the_model_can_learn(cli: Cli, tmp_path: Path, tiny: Options) -> None:
     result = cli("train", "--overfit", "16", "--embed-dim", "32")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert re.fullmatch(
-        r"16 images: 100% correct, loss 0\.00\d\d after \d+ steps, the model can learn\n", result.stdout
-    )
+    assert re.fullmatch(r"16 images: 100% correct, loss 0\.00\d+ after \d+ steps, the model can learn\n", result.stdout)
     assert not list(tmp_path.iterdir())
     failed = cli("train", "--overfit", "4", "--lr", "1e-9", *tiny)
     assert failed.returncode == 1

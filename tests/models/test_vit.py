@@ -405,7 +405,9 @@ def test_every_variant_that_is_named_exists_and_overrides_replace():
         config = vit_config(name, num_classes=7, drop_rate=0.1)
         assert (config.num_classes, config.drop_rate) == (7, 0.1)
         side, image = name.rsplit("_", 2)[1:]
-        assert (config.patch[0], config.image[0]) == (int(side.removeprefix("patch")), int(image))
+        assert config.image[0] == int(image)
+        width = config.image[1] if side == "rows" else int(side.removeprefix("patch"))
+        assert config.patch[1] == width
 
 
 @pytest.mark.parametrize("name", ["vit_giant_patch16_224", "vit_base_patch15_225", "resnet50", "vit_base_patch16"])
