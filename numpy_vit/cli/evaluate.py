@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy_vit.cli.progress import Progress
 from numpy_vit.cli.usage import add_workers, cores
 
 if TYPE_CHECKING:
@@ -55,7 +56,12 @@ def run(args: argparse.Namespace) -> int:
             f"{spec} has {len(data.class_names)} classes, {path} was trained on {len(names)}: choose its data"
         )
     preprocessing = Preprocessing.from_json(checkpoint.extra["preprocessing"])
-    result = evaluate(vit, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores())
+    progress = Progress()
+    result = evaluate(
+        vit, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores(),
+        lambda done: progress.line(f"{done:,} of {len(data):,} images"),
+    )  # fmt: skip
+    progress.clear()
     print(
         json.dumps(_as_json(result, spec, args.part, names)) if args.json else _as_text(result, spec, args.part, names)
     )

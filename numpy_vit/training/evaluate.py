@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -37,9 +38,18 @@ class Evaluation:
 
 
 def predict(
-    model: ModuleType, params: Params, config: Any, images: Array, preprocessing: Preprocessing, workers: int = 1
+    model: ModuleType,
+    params: Params,
+    config: Any,
+    images: Array,
+    preprocessing: Preprocessing,
+    workers: int = 1,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Array:
-    """Return the logits (n, K) of images (n, C, Y, X) uint8, in shards that workers share; no caches are kept."""
+    """Return the logits (n, K) of images (n, C, Y, X) uint8, in shards that workers share; no caches are kept.
+
+    `on_progress` is called with the number of images done so far.
+    """
     preprocessing.check(images.shape)
     dtype = next(iter(flatten(params).values())).dtype
     size = shard_size(len(images), config.num_patches + config.num_prefix_tokens, config.embed_dim)
@@ -50,14 +60,24 @@ def predict(
             logits: Array = model.predict(params, preprocessing.apply(part, dtype), config)
         return logits
 
-    return np.concatenate(list(in_order(run, -(-len(images) // size), workers)))
+    parts = []
+    for part in in_order(run, -(-len(images) // size), workers):
+        parts.append(part)
+        on_progress(min(len(parts) * size, len(images)))
+    return np.concatenate(parts)
 
 
 def evaluate(
-    model: ModuleType, params: Params, config: Any, data: Dataset, preprocessing: Preprocessing, workers: int = 1
+    model: ModuleType,
+    params: Params,
+    config: Any,
+    data: Dataset,
+    preprocessing: Preprocessing,
+    workers: int = 1,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """Return loss, accuracy, top-5 and confusion counts of a model on a data set."""
-    logits = predict(model, params, config, data.images, preprocessing, workers)
+    logits = predict(model, params, config, data.images, preprocessing, workers, on_progress)
     K = logits.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         loss, _ = cross_entropy.forward(logits.astype(np.float64), data.labels)
