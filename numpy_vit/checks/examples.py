@@ -1,9 +1,8 @@
-"""Small examples of every layer and model, with random parameters: what the catalogue hands out."""
+"""Small examples of every layer, with random parameters, and of every model: what the catalogue hands out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -11,31 +10,12 @@ from typing import Any
 import numpy as np
 
 from numpy_vit import tree
+from numpy_vit.checks.case import SEED, Case, normal
+from numpy_vit.checks.model_examples import VIT_CHOICES, deit_cases, vit_cases, vit_example
 from numpy_vit.layers import block, gelu_tanh, quick_gelu, swiglu
-from numpy_vit.models import vit
 from numpy_vit.tree import Array, Params
 
-_SEED = 10  # of dropout and drop path: the generator is made anew for each evaluation, so that the same entries drop
-
-
-@dataclass(frozen=True)
-class Case:
-    """One example: forward and backward as `gradcheck` takes them, with parameters and input.
-
-    `params` is None for a layer without parameters.  `directions` is None where every entry is checked, or the
-    number of random directions for each array.
-    """
-
-    what: str
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    params: Params | None
-    x: Any
-    directions: int | None = None
-
-
-def _normal(rng: np.random.Generator, *shape: int) -> Array:
-    return rng.standard_normal(shape)
+__all__ = ["EXAMPLES", "MODELS", "VIT_CHOICES", "Case", "vit_example"]
 
 
 def _randomised(params: Params, rng: np.random.Generator) -> Params:
@@ -46,44 +26,45 @@ def _randomised(params: Params, rng: np.random.Generator) -> Params:
 
 def _plain(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     """A layer of one input and no parameters, on the last axis or entry by entry."""
-    return [Case("(3, 4, 5)", layer.forward, layer.backward, None, 1.5 * _normal(rng, 3, 4, 5))]
+    return [Case("(3, 4, 5)", layer.forward, layer.backward, None, 1.5 * normal(rng, 3, 4, 5))]
 
 
 def _linear(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(4, 6, rng, dtype=np.float64), rng)
     square = _randomised(layer.init(5, 5, rng, bias=False, dtype=np.float64), rng)
     return [
-        Case("(2, 3, 4) -> 6", layer.forward, layer.backward, params, _normal(rng, 2, 3, 4)),
-        Case("(3, 5) -> 5, no bias", layer.forward, layer.backward, square, _normal(rng, 3, 5)),
+        Case("(2, 3, 4) -> 6", layer.forward, layer.backward, params, normal(rng, 2, 3, 4)),
+        Case("(3, 5) -> 5, no bias", layer.forward, layer.backward, square, normal(rng, 3, 5)),
     ]
 
 
 def _patchify(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     forward = partial(layer.forward, patch=(2, 3))
-    return [Case("(2, 2, 4, 6), patch 2x3", forward, layer.backward, None, _normal(rng, 2, 2, 4, 6))]
+    return [Case("(2, 2, 4, 6), patch 2x3", forward, layer.backward, None, normal(rng, 2, 2, 4, 6))]
 
 
 def _patch_embed(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     made = [
         ("patch 2x3", layer.init(2, 5, (2, 3), rng, dtype=np.float64)),
         ("patch 2x3, no bias, norm", layer.init(2, 5, (2, 3), rng, bias=False, norm=True, dtype=np.float64)),
+        ("patch 2x3, norm of the pixels", layer.init(2, 5, (2, 3), rng, pre_norm=True, dtype=np.float64)),
     ]
     return [
-        Case(f"(2, 2, 4, 6), {what}", layer.forward, layer.backward, _randomised(params, rng), _normal(rng, 2, 2, 4, 6))
+        Case(f"(2, 2, 4, 6), {what}", layer.forward, layer.backward, _randomised(params, rng), normal(rng, 2, 2, 4, 6))
         for what, params in made
     ]
 
 
 def _prefix_tokens(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(5, True, 2, rng, np.float64), rng)
-    return [Case("class token, 2 registers", layer.forward, layer.backward, params, _normal(rng, 3, 4, 5))]
+    return [Case("class token, 2 registers", layer.forward, layer.backward, params, normal(rng, 3, 4, 5))]
 
 
 def _position_table(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     return [
         Case(
             f"(3, 6, 5), {rows} rows", layer.forward, layer.backward,
-            _randomised(layer.init(rows, 5, rng, np.float64), rng), _normal(rng, 3, 6, 5),
+            _randomised(layer.init(rows, 5, rng, np.float64), rng), normal(rng, 3, 6, 5),
         )
         for rows in (6, 4)
     ]  # fmt: skip
@@ -93,21 +74,21 @@ def _layernorm(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(7, np.float64), rng)
     forward = partial(layer.forward, eps=0.1)  # large enough to be seen
     return [
-        Case("(2, 3, 7)", layer.forward, layer.backward, params, 2 * _normal(rng, 2, 3, 7)),
-        Case("(2, 3, 7), eps 0.1", forward, layer.backward, params, _normal(rng, 2, 3, 7)),
+        Case("(2, 3, 7)", layer.forward, layer.backward, params, 2 * normal(rng, 2, 3, 7)),
+        Case("(2, 3, 7), eps 0.1", forward, layer.backward, params, normal(rng, 2, 3, 7)),
     ]
 
 
 def _dot_product_attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    q, k, v = _normal(rng, 2, 3, 4, 2), _normal(rng, 2, 3, 5, 2), _normal(rng, 2, 3, 5, 2)
+    q, k, v = normal(rng, 2, 3, 4, 2), normal(rng, 2, 3, 5, 2), normal(rng, 2, 3, 5, 2)
 
     def forward(x: tuple[Array, ...], drop: float = 0.0) -> Any:
-        return layer.forward(*x, drop=drop, rng=np.random.default_rng(_SEED))
+        return layer.forward(*x, drop=drop, rng=np.random.default_rng(SEED))
 
     def backward(do: Array, cache: Any) -> Any:
         return tuple(dx for dx in layer.backward(do, cache) if dx is not None)
 
-    biases = [_normal(rng, 2, 3, 4, 5), _normal(rng, 3, 1, 5)]
+    biases = [normal(rng, 2, 3, 4, 5), normal(rng, 3, 1, 5)]
     return [
         Case("q (2, 3, 4, 2), k, v (2, 3, 5, 2)", forward, backward, None, (q, k, v)),
         *(Case(f"bias {bias.shape}", forward, backward, None, (q, k, v, bias)) for bias in biases),
@@ -116,10 +97,10 @@ def _dot_product_attention(layer: ModuleType, rng: np.random.Generator) -> list[
 
 
 def _attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    x, bias = _normal(rng, 2, 4, 6), _normal(rng, 3, 4, 4)
+    x, bias = normal(rng, 2, 4, 6), normal(rng, 3, 4, 4)
 
     def forward(params: Params, x: tuple[Array, ...], drop: float = 0.0) -> Any:
-        return layer.forward(params, x[0], 3, *x[1:], attn_drop=drop, proj_drop=drop, rng=np.random.default_rng(_SEED))
+        return layer.forward(params, x[0], 3, *x[1:], attn_drop=drop, proj_drop=drop, rng=np.random.default_rng(SEED))
 
     def backward(dy: Array, cache: Any) -> Any:
         dx, dbias, grads = layer.backward(dy, cache)
@@ -127,8 +108,10 @@ def _attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 
     plain = _randomised(layer.init(6, 3, rng, dtype=np.float64), rng)
     normed = _randomised(layer.init(6, 3, rng, qkv_bias=False, qk_norm=True, dtype=np.float64), rng)
+    wide = _randomised(layer.init(6, 3, rng, head_dim=4, dtype=np.float64), rng)
     return [
         Case("(2, 4, 6), 3 heads", forward, backward, plain, (x,)),
+        Case("3 heads of width 4", forward, backward, wide, (x,)),
         Case("bias (3, 4, 4)", forward, backward, plain, (x, bias)),
         Case("q and k norm, no qkv bias", forward, backward, normed, (x,)),
         Case("dropout 0.3", partial(forward, drop=0.3), backward, plain, (x,)),
@@ -137,10 +120,10 @@ def _attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 
 def _mlp(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(4, 6, rng, np.float64), rng)
-    x = _normal(rng, 2, 3, 4)
+    x = normal(rng, 2, 3, 4)
 
     def dropped(params: Params, x: Array) -> Any:
-        return layer.forward(params, x, drop=0.3, rng=np.random.default_rng(_SEED))
+        return layer.forward(params, x, drop=0.3, rng=np.random.default_rng(SEED))
 
     return [
         Case("(2, 3, 4), hidden 6", layer.forward, layer.backward, params, x),
@@ -150,17 +133,17 @@ def _mlp(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 
 def _dropping(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     def forward(x: Array) -> Any:
-        return layer.forward(x, 0.4, np.random.default_rng(_SEED))
+        return layer.forward(x, 0.4, np.random.default_rng(SEED))
 
     return [
-        Case("(4, 3, 5), rate 0.4", forward, layer.backward, None, _normal(rng, 4, 3, 5)),
-        Case("evaluation", partial(layer.forward, rate=0.4, rng=None), layer.backward, None, _normal(rng, 4, 3, 5)),
+        Case("(4, 3, 5), rate 0.4", forward, layer.backward, None, normal(rng, 4, 3, 5)),
+        Case("evaluation", partial(layer.forward, rate=0.4, rng=None), layer.backward, None, normal(rng, 4, 3, 5)),
     ]
 
 
 def _layer_scale(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(5, dtype=np.float64), rng)
-    return [Case("(3, 4, 5)", layer.forward, layer.backward, params, _normal(rng, 3, 4, 5))]
+    return [Case("(3, 4, 5)", layer.forward, layer.backward, params, normal(rng, 3, 4, 5))]
 
 
 def _block(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
@@ -168,9 +151,9 @@ def _block(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
         params = _randomised(layer.init(6, 5, config, rng, dtype=np.float64, **init), rng)
 
         def forward(params: Params, x: Array) -> Any:
-            return layer.forward(params, x, config, np.random.default_rng(_SEED))
+            return layer.forward(params, x, config, np.random.default_rng(SEED))
 
-        return Case(what, forward, layer.backward, params, _normal(rng, 3, 4, 6))
+        return Case(what, forward, layer.backward, params, normal(rng, 3, 4, 6))
 
     dropping = block.Config(num_heads=2, attn_drop=0.2, proj_drop=0.3, drop_path=0.4)
     return [
@@ -183,7 +166,7 @@ def _block(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 
 def _mean_pool(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     forward = partial(layer.forward, first=2)
-    return [Case("(3, 6, 5), 2 prefix tokens", forward, layer.backward, None, _normal(rng, 3, 6, 5))]
+    return [Case("(3, 6, 5), 2 prefix tokens", forward, layer.backward, None, normal(rng, 3, 6, 5))]
 
 
 def _attention_pool(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
@@ -192,16 +175,16 @@ def _attention_pool(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     def forward(params: Params, x: Array) -> Any:
         return layer.forward(params, x, block.Config(num_heads=2), first=1)
 
-    return [Case("(3, 5, 6), 1 prefix token", forward, layer.backward, params, _normal(rng, 3, 5, 6))]
+    return [Case("(3, 5, 6), 1 prefix token", forward, layer.backward, params, normal(rng, 3, 5, 6))]
 
 
 def _pre_logits(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(5, 4, rng, np.float64), rng)
-    return [Case("(3, 5) -> 4", layer.forward, layer.backward, params, _normal(rng, 3, 5))]
+    return [Case("(3, 5) -> 4", layer.forward, layer.backward, params, normal(rng, 3, 5))]
 
 
 def _cross_entropy(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    logits, indices = 2 * _normal(rng, 4, 5), np.array([0, 3, 4, 3])
+    logits, indices = 2 * normal(rng, 4, 5), np.array([0, 3, 4, 3])
     soft, weights = rng.dirichlet(np.ones(5), 4), rng.uniform(0.2, 2, 4)
     choices: dict[str, dict[str, Any]] = {
         "indices": {"targets": indices},
@@ -214,50 +197,12 @@ def _cross_entropy(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 
 
 def _mse(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    target, mask = _normal(rng, 2, 4, 3), np.array([[1.0, 0, 0, 1], [0, 1, 1, 1]])
-    x = _normal(rng, 2, 4, 3)
+    target, mask = normal(rng, 2, 4, 3), np.array([[1.0, 0, 0, 1], [0, 1, 1, 1]])
+    x = normal(rng, 2, 4, 3)
     return [
         Case("(2, 4, 3)", partial(layer.forward, target=target), layer.backward, None, x),
         Case("mask", partial(layer.forward, target=target, mask=mask), layer.backward, None, x),
     ]
-
-
-# What a model can be, beyond the fields that all of these share.
-VIT_CHOICES: dict[str, dict[str, Any]] = {
-    "class token": {},
-    "mean pooling, no class token, layer scale": {"global_pool": "avg", "class_token": False, "init_values": 0.5},
-    "mean pooling of norm, sin-cos 1-D": {"global_pool": "avg", "fc_norm": False, "pos_embed": "sincos_1d"},
-    "map pooling, registers, q and k norm": {"global_pool": "map", "reg_tokens": 2, "qk_norm": True},
-    "registers without positions, SwiGLU": {"reg_tokens": 2, "no_embed_class": True, "swiglu": True},
-    "norms before, no biases": {"norm_pre": True, "patch_norm": True, "patch_bias": False, "qkv_bias": False},
-    "post-norm, tanh GELU, sin-cos (MAE)": {"block": "post_norm", "act": "gelu_tanh", "pos_embed": "sincos_2d_mae"},
-    "quick GELU, pre-logits, sin-cos (simple)": {
-        "act": "quick_gelu", "pre_logits": 5, "pos_embed": "sincos_2d_simple",
-    },
-    "no positions, no final norm": {"pos_embed": "none", "final_norm": False},
-    "every dropout and drop path": {
-        "drop_rate": 0.2, "pos_drop_rate": 0.2, "proj_drop_rate": 0.2, "attn_drop_rate": 0.2, "drop_path_rate": 0.4,
-    },
-}  # fmt: skip
-
-
-def vit_example(choices: dict[str, Any]) -> vit.Config:
-    """Return a tiny configuration whose sizes are all distinct: 6x12 images of 2 channels in patches of 2x4."""
-    sizes = {"image_size": (6, 12), "patch_size": (2, 4), "in_chans": 2, "num_classes": 3, "embed_dim": 8, "depth": 2}
-    return vit.Config(**{**sizes, "num_heads": 2, "hidden_dim": 10, **choices})
-
-
-def _vit(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    def case(what: str, config: vit.Config) -> Case:
-        params = layer.init(config, rng, np.float64)
-        params = tree.map(lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape), params)
-
-        def forward(params: Params, images: Array) -> Any:
-            return layer.forward(params, images, config, np.random.default_rng(_SEED))
-
-        return Case(what, forward, partial(layer.backward, input_grad=True), params, _normal(rng, 3, 2, 6, 12), 2)
-
-    return [case(what, vit_example(choices)) for what, choices in VIT_CHOICES.items()]
 
 
 EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
@@ -273,6 +218,7 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "gelu": _plain,
     "gelu_tanh": _plain,
     "quick_gelu": _plain,
+    "relu": _plain,
     "mlp": _mlp,
     "silu": _plain,
     "swiglu": _mlp,
@@ -283,11 +229,13 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "post_norm_block": _block,
     "token_pool": _plain,
     "mean_pool": _mean_pool,
+    "token_and_mean_pool": _mean_pool,
     "attention_pool": _attention_pool,
     "tanh": _plain,
     "pre_logits": _pre_logits,
     "cross_entropy": _cross_entropy,
     "mse": _mse,
-    "vit": _vit,
+    "vit": vit_cases,
+    "deit": deit_cases,
 }
-MODELS = ("vit",)
+MODELS = ("vit", "deit")

@@ -14,17 +14,20 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from numpy_vit import __version__
-from numpy_vit.cli import evaluate, explain, gradcheck, train
+from numpy_vit.cli import compare, convert, evaluate, explain, gradcheck, inspect, predict, train
 from numpy_vit.cli.usage import UsageError
 from numpy_vit.errors import NumpyVitError
 
-COMMANDS = (train, evaluate, gradcheck, explain)
+COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain)
 _BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 EXAMPLES = """examples:
   numpy-vit train                            train on the embedded digits, about a minute
   numpy-vit train --data fashion-mnist       train on Debian's Fashion-MNIST
   numpy-vit eval runs/digits-1               accuracy and confusion table of a run
+  numpy-vit predict cat.png --checkpoint model.safetensors
+  numpy-vit inspect model.safetensors        what is in a checkpoint, and what is wrong with it
+  numpy-vit compare model.safetensors --reference reference.safetensors
   numpy-vit gradcheck                        check every hand-derived gradient
   numpy-vit explain layernorm                a derivation, its code, and numbers
 """

@@ -17,16 +17,20 @@ def init(
     qkv_bias: bool = True,
     qk_norm: bool = False,
     dtype: DTypeLike = np.float32,
+    head_dim: int | None = None,
 ) -> Params:
-    """Return qkv (D -> 3D), proj (D -> D) and, where `qk_norm` is true, q_norm and k_norm (d).
+    """Return qkv (D -> 3 H d), proj (H d -> D) and, where `qk_norm` is true, q_norm and k_norm (d).
 
-    The rows of qkv are those of q, then k, then v; inside each third, head after head.
+    The rows of qkv are those of q, then k, then v; inside each third, head after head.  d is `head_dim` or, as
+    usual, D/H.
     """
-    params: Params = {"qkv": linear.init(dim, 3 * dim, rng, qkv_bias, dtype)}
+    d = dim // num_heads if head_dim is None else head_dim
+    inner = dim if head_dim is None else num_heads * d
+    params: Params = {"qkv": linear.init(dim, 3 * inner, rng, qkv_bias, dtype)}
     if qk_norm:
-        params["q_norm"] = layernorm.init(dim // num_heads, dtype)
-        params["k_norm"] = layernorm.init(dim // num_heads, dtype)
-    params["proj"] = linear.init(dim, dim, rng, dtype=dtype)
+        params["q_norm"] = layernorm.init(d, dtype)
+        params["k_norm"] = layernorm.init(d, dtype)
+    params["proj"] = linear.init(inner, dim, rng, dtype=dtype)
     return params
 
 
@@ -57,19 +61,19 @@ def forward(
 
     Raises
     ------
-    ValueError : the number of heads does not divide D.
+    ValueError : the number of heads does not divide the width of q, which is D as a rule.
 
     Source: Vaswani et al. 2017, section 3.2.2; q and k norms Dehghani et al. 2023, equation 2; timm's Attention.
     """
-    if x.shape[-1] % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide the width {x.shape[-1]}")
-    qkv, c_qkv = linear.forward(params["qkv"], x)  # (B, N, 3D)
+    qkv, c_qkv = linear.forward(params["qkv"], x)  # (B, N, 3 H d), as a rule 3D
+    if qkv.shape[-1] // 3 % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide the width {qkv.shape[-1] // 3}")
     note("qkv", qkv)
     q, k, v = _split(qkv, num_heads)  # each (B, H, N, d)
     q, c_q_norm = optional.forward(layernorm, params.get("q_norm"), q, eps)
     k, c_k_norm = optional.forward(layernorm, params.get("k_norm"), k, eps)
     o, c_core = dot_product_attention.forward(q, k, v, bias, attn_drop, rng)
-    y = merge_heads(o)  # (B, N, D)
+    y = merge_heads(o)  # (B, N, H d)
     y, c_proj = linear.forward(params["proj"], y)
     note("proj", y)
     y, c_drop = dropout.forward(y, proj_drop, rng)

@@ -35,11 +35,12 @@ def init(
     qk_norm: bool = False,
     init_values: float | None = None,
     dtype: DTypeLike = np.float32,
+    head_dim: int | None = None,
 ) -> Params:
     """Return norm1, attn, norm2, mlp and, where `init_values` is given, the layer scales ls1 and ls2."""
     params: Params = {
         "norm1": layernorm.init(dim, dtype),
-        "attn": attention.init(dim, config.num_heads, rng, qkv_bias, qk_norm, dtype),
+        "attn": attention.init(dim, config.num_heads, rng, qkv_bias, qk_norm, dtype, head_dim),
         "norm2": layernorm.init(dim, dtype),
         "mlp": config.ffn.init(dim, hidden, rng, dtype),
     }

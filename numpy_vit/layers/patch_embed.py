@@ -17,24 +17,27 @@ def init(
     bias: bool = True,
     norm: bool = False,
     dtype: DTypeLike = np.float32,
+    pre_norm: bool = False,
 ) -> Params:
-    """Return proj.weight (D, C, py, px), proj.bias (D,) and, where `norm` is true, norm.weight and norm.bias (D,)."""
+    """Return proj.weight (D, C, py, px), proj.bias (D,) and, where wanted, norm (D,) and pre_norm (C·py·px,)."""
     params: Params = {"proj": {"weight": initial.uniform_fan_in((dim, in_chans, *patch), rng, dtype)}}
     if bias:
         params["proj"]["bias"] = np.zeros(dim, dtype)
     if norm:
         params["norm"] = layernorm.init(dim, dtype)
+    if pre_norm:
+        params["pre_norm"] = layernorm.init(in_chans * patch[0] * patch[1], dtype)
     return params
 
 
 def forward(params: Params, images: Array, eps: float = 1e-6) -> tuple[Array, Cache]:
-    """Project every patch to a token: y_n = W vec(patch_n) + b, then the norm where there is one.
+    """Project every patch to a token: y_n = W vec(patch_n) + b, with a norm after it, or before it, where there is one.
 
     Parameters
     ----------
-    params : proj.weight (D, C, py, px), optionally proj.bias (D,) and norm
+    params : proj.weight (D, C, py, px), optionally proj.bias (D,), norm and pre_norm
     images : (B, C, Y, X)
-    eps : of the norm
+    eps : of the norms
 
     Returns
     -------
@@ -51,9 +54,10 @@ def forward(params: Params, images: Array, eps: float = 1e-6) -> tuple[Array, Ca
     if images.ndim != 4 or images.shape[1] != C:
         raise ValueError(f"images {images.shape} have to be (B, {C}, Y, X) for a projection {weight.shape}")
     patches, c_patches = patchify.forward(images, (py, px))  # (B, N, C·py·px)
+    patches, c_pre_norm = optional.forward(layernorm, params.get("pre_norm"), patches, eps)
     tokens, c_proj = linear.forward({**params["proj"], "weight": weight.reshape(D, -1)}, patches)  # (B, N, D)
     tokens, c_norm = optional.forward(layernorm, params.get("norm"), tokens, eps)
-    return tokens, (weight.shape, c_patches, c_proj, c_norm)
+    return tokens, (weight.shape, c_patches, c_pre_norm, c_proj, c_norm)
 
 
 def backward(dtokens: Array, cache: Cache, input_grad: bool = True) -> tuple[Array | None, Params]:
@@ -63,14 +67,16 @@ def backward(dtokens: Array, cache: Cache, input_grad: bool = True) -> tuple[Arr
 
     (1) the norm, where there is one, goes first
     (2) tokens = patches W_(D, k)ᵀ + b is a linear layer: its dW_(D, k) read as (D, C, py, px) is dW
-    (3) patches = π(images)  ⇒  dimages = π⁻¹(dpatches)
+    (3) so does the norm of the pixels, where there is one, after the projection
+    (4) patches = π(images)  ⇒  dimages = π⁻¹(dpatches)
     """
-    weight_shape, c_patches, c_proj, c_norm = cache
+    weight_shape, c_patches, c_pre_norm, c_proj, c_norm = cache
     grads: Params = {}
     dtokens, grads["norm"] = optional.backward(dtokens, c_norm)  # (1)
     grads["proj"] = linear.parameter_gradients(dtokens, c_proj)
     grads["proj"]["weight"] = grads["proj"]["weight"].reshape(weight_shape)  # (2)
-    if not input_grad:
+    if not input_grad and not c_pre_norm:
         return None, grads
     dpatches = linear.input_gradient(dtokens, c_proj)
-    return patchify.backward(dpatches, c_patches), grads  # (3)
+    dpatches, grads["pre_norm"] = optional.backward(dpatches, c_pre_norm)  # (3)
+    return patchify.backward(dpatches, c_patches) if input_grad else None, grads  # (4)

@@ -1,4 +1,4 @@
-"""Learned tokens in front of the patches: the class token and the registers."""
+"""Learned tokens in front of the patches: the class token, DeiT's distillation token, registers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 from numpy_vit.layers import initial
 from numpy_vit.tree import Array, Cache, Params
 
-_ORDER = ("cls_token", "reg_token")
+_ORDER = ("cls_token", "dist_token", "reg_token")
 
 
 def init(
@@ -24,11 +24,11 @@ def init(
 
 
 def forward(params: Params, x: Array) -> tuple[Array, Cache]:
-    """Put the tokens in front of every sample's patches: [class, registers, patches].
+    """Put the tokens in front of every sample's patches: [class, distillation, registers, patches].
 
     Parameters
     ----------
-    params : cls_token (1, 1, D) and reg_token (1, R, D), or one of them; other entries are not looked at
+    params : any of cls_token (1, 1, D), dist_token (1, 1, D) and reg_token (1, R, D); other entries are not looked at
     x : (B, N, D)
 
     Returns

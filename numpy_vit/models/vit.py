@@ -23,13 +23,14 @@ from numpy_vit.layers import (
     pre_logits,
     prefix_tokens,
     sincos,
+    token_and_mean_pool,
     token_pool,
 )
 from numpy_vit.layers.recording import Note, below, ignore, into
 from numpy_vit.models.vit_config import ACTIVATIONS, BLOCKS, Config
 from numpy_vit.tree import Array, Cache, Params
 
-__all__ = ["Config", "backward", "forward", "init", "predict"]
+__all__ = ["Config", "backward", "embed", "embed_backward", "forward", "init", "predict"]
 
 
 def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32) -> Params:
@@ -45,12 +46,14 @@ def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32
         rows = config.num_patches + (0 if config.no_embed_class else config.num_prefix_tokens)
         params |= position_table.init(rows, D, rng, dtype)
     params["patch_embed"] = patch_embed.init(
-        config.in_chans, D, config.patch, rng, config.patch_bias, config.patch_norm, dtype
+        config.in_chans, D, config.patch, rng, config.patch_bias, config.patch_norm, dtype, config.patch_pre_norm
     )
     if config.norm_pre:
         params["norm_pre"] = layernorm.init(D, dtype)
     params["blocks"] = [
-        block.init(D, config.hidden, spec, rng, config.qkv_bias, config.qk_norm, config.init_values, dtype)
+        block.init(
+            D, config.hidden, spec, rng, config.qkv_bias, config.qk_norm, config.init_values, dtype, config.head_dim
+        )
         for spec in config.blocks
     ]
     if config.final_norm:
@@ -58,9 +61,9 @@ def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32
     if config.global_pool == "map":
         params["attn_pool"] = attention_pool.init(D, config.hidden, rng, dtype)
     if config.pre_logits:
-        params["pre_logits"] = pre_logits.init(D, config.pre_logits, rng, dtype)
+        params["pre_logits"] = pre_logits.init(config.pooled_dim, config.pre_logits, rng, dtype)
     if config.num_classes:
-        params["head"] = linear.init(config.pre_logits or D, config.num_classes, rng, dtype=dtype)
+        params["head"] = linear.init(config.pre_logits or config.pooled_dim, config.num_classes, rng, dtype=dtype)
     return params
 
 
@@ -91,7 +94,7 @@ def forward(
     Source: Dosovitskiy et al. 2021, equations 1 to 4.
     """
     note = into(record)
-    x, c_embed = _embed(params, images, config, rng, note)  # (B, T+N, D)
+    x, c_embed = embed(params, images, config, rng, note)  # (B, T+N, D)
     c_blocks = []
     layer = BLOCKS[config.block]
     for i, (block_params, spec) in enumerate(zip(params["blocks"], config.blocks, strict=True)):
@@ -115,20 +118,20 @@ def backward(dlogits: Array, cache: Cache, input_grad: bool = False) -> tuple[Ar
     for c_block in reversed(c_blocks):
         dx, dblock = layer.backward(dx, c_block)  # (2)
         grads["blocks"].insert(0, dblock)
-    dimages, dembed = _embed_backward(dx, c_embed, input_grad)  # (3)
+    dimages, dembed = embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, grads | dembed
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:
     """Return the logits (B, K) without keeping what a backward would need: memory is that of one block."""
-    x, _ = _embed(params, images, config, None, ignore)
+    x, _ = embed(params, images, config, None, ignore)
     layer = BLOCKS[config.block]
     for block_params, spec in zip(params["blocks"], config.blocks, strict=True):
         x = layer.forward(block_params, x, spec)[0]
     return _head(params, x, config, None, ignore)[0]
 
 
-def _embed(
+def embed(
     params: Params, images: Array, config: Config, rng: np.random.Generator | None, note: Note
 ) -> tuple[Array, Cache]:
     """Images to tokens: x_0 = [cls, reg, patches] + positions."""
@@ -148,7 +151,8 @@ def _embed(
     return x, (c_patch, c_prefix, c_position, c_drop, c_norm_pre, config.pos_embed == "learned")
 
 
-def _embed_backward(dx: Array, cache: Cache, input_grad: bool) -> tuple[Array | None, Params]:
+def embed_backward(dx: Array, cache: Cache, input_grad: bool) -> tuple[Array | None, Params]:
+    """Return dimages (None unless `input_grad` is true) and the gradients of tokens, positions and projection."""
     c_patch, c_prefix, c_position, c_drop, c_norm_pre, learned = cache
     grads: Params = {}
     dx, grads["norm_pre"] = optional.backward(dx, c_norm_pre)
@@ -217,7 +221,9 @@ def _pool(params: Params, x: Array, config: Config) -> tuple[Array, Cache]:
     if config.global_pool == "token":
         return token_pool.forward(x)
     if config.global_pool == "avg":
-        return mean_pool.forward(x, config.num_prefix_tokens)
+        return mean_pool.forward(x, 0 if config.pool_include_prefix else config.num_prefix_tokens)
+    if config.global_pool == "token_avg":
+        return token_and_mean_pool.forward(x, config.num_prefix_tokens)
     spec = block.Config(config.num_heads, config.norm_eps, act=ACTIVATIONS[config.act])
     return attention_pool.forward(params["attn_pool"], x, spec, config.num_prefix_tokens)
 
@@ -227,4 +233,6 @@ def _pool_backward(dy: Array, cache: Cache, global_pool: str) -> tuple[Array, Pa
         return token_pool.backward(dy, cache), {}
     if global_pool == "avg":
         return mean_pool.backward(dy, cache), {}
+    if global_pool == "token_avg":
+        return token_and_mean_pool.backward(dy, cache), {}
     return attention_pool.backward(dy, cache)

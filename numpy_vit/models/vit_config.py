@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from numpy_vit.layers import block as pre_norm_block
-from numpy_vit.layers import gelu, gelu_tanh, mlp, post_norm_block, quick_gelu, silu, swiglu
+from numpy_vit.layers import gelu, gelu_tanh, mlp, post_norm_block, quick_gelu, relu, silu, swiglu
 
-ACTIVATIONS: dict[str, ModuleType] = {"gelu": gelu, "gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
+ACTIVATIONS: dict[str, ModuleType] = {
+    "gelu": gelu, "gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu, "relu": relu,
+}  # fmt: skip
 BLOCKS: dict[str, ModuleType] = {"pre_norm": pre_norm_block, "post_norm": post_norm_block}
 POSITIONS = ("learned", "sincos_1d", "sincos_2d_mae", "sincos_2d_simple", "none")
-POOLS = ("token", "avg", "map")
+POOLS = ("token", "avg", "token_avg", "map")
 _WHOLE = {  # field: its least value
     "in_chans": 1, "num_classes": 0, "embed_dim": 1, "depth": 0, "num_heads": 1, "hidden_dim": 1, "reg_tokens": 0,
-    "pre_logits": 1,
+    "pre_logits": 1, "head_dim": 1,
 }  # fmt: skip
 _RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
 _FEW_TOKENS = 8
@@ -31,18 +33,21 @@ class Config:
     image_size, patch_size : (height, width); one number means a square
     in_chans, num_classes : image channels C, classes K; 0 classes means no head: the model returns features
     embed_dim, depth, num_heads : width D, blocks, heads H
+    head_dim : width d of each head; None means D/H
     hidden_dim : the MLP's hidden width F; None means 4 D.  With swiglu, the width of each half
     block : "pre_norm" or "post_norm"
     norm_eps : of every LayerNorm
-    act : "gelu" (exact), "gelu_tanh" or "quick_gelu"; swiglu has a gate by silu instead
+    act : "gelu" (exact), "gelu_tanh", "quick_gelu" or "relu"; swiglu has a gate by silu instead
     qkv_bias, qk_norm, init_values : a bias in qkv; norms of queries and keys; the start of layer scale, None for none
-    patch_bias, patch_norm, norm_pre : the patch projection's bias; a norm after it; a norm before the blocks
+    patch_bias, patch_norm, patch_pre_norm : the patch projection's bias; a norm after it; a norm of its pixels
+    norm_pre : a norm before the blocks
     final_norm : a norm after the blocks at all
     fc_norm : that norm comes after pooling rather than before it; None: as in timm, only for global_pool "avg"
     class_token, reg_tokens : a class token; the number of registers
     pos_embed : "learned", "sincos_1d", "sincos_2d_mae", "sincos_2d_simple" or "none"
     no_embed_class : only the patches have position rows, the prefix tokens have none
-    global_pool : "token" (the class token), "avg" (the patches) or "map" (attention)
+    global_pool : "token" (the class token), "avg" (the patches), "token_avg" (both, side by side) or "map" (attention)
+    pool_include_prefix : "avg" averages the prefix tokens too
     pre_logits : width of a tanh layer between pooling and head; None for none
     drop_rate, pos_drop_rate, proj_drop_rate, attn_drop_rate : dropout before the head, after the positions, after
         the projection and twice in the MLP, on the attention weights
@@ -65,6 +70,7 @@ class Config:
     depth: int = 12
     num_heads: int = 12
     hidden_dim: int | None = None
+    head_dim: int | None = None
     block: str = "pre_norm"
     norm_eps: float = 1e-6
     act: str = "gelu"
@@ -74,6 +80,7 @@ class Config:
     init_values: float | None = None
     patch_bias: bool = True
     patch_norm: bool = False
+    patch_pre_norm: bool = False
     norm_pre: bool = False
     final_norm: bool = True
     fc_norm: bool | None = None
@@ -82,6 +89,7 @@ class Config:
     pos_embed: str = "learned"
     no_embed_class: bool = False
     global_pool: str = "token"
+    pool_include_prefix: bool = False
     pre_logits: int | None = None
     drop_rate: float = 0.0
     pos_drop_rate: float = 0.0
@@ -95,7 +103,7 @@ class Config:
         for name, least in _WHOLE.items():
             value = getattr(self, name)
             whole = isinstance(value, int) and value >= least
-            optional = value is None and name in ("hidden_dim", "pre_logits")
+            optional = value is None and name in ("hidden_dim", "head_dim", "pre_logits")
             _demand(whole or optional, f"{name} {value!r} has to be a whole number of at least {least}")
         _demand(
             self.init_values is None or self.init_values > 0,
@@ -122,13 +130,13 @@ class Config:
         fitting = [h for h in range(1, self.embed_dim + 1) if self.embed_dim % h == 0]
         nearest = min(fitting, key=lambda h: abs(h - self.num_heads))
         _demand(
-            self.embed_dim % self.num_heads == 0,
+            self.embed_dim % self.num_heads == 0 or (self.head_dim is not None and self.global_pool != "map"),
             f"num_heads {self.num_heads} does not divide embed_dim {self.embed_dim}: "
             f"choose {nearest} heads, or a width that is a multiple of {self.num_heads}",
         )
         _demand(
-            self.class_token or self.global_pool != "token",
-            "global_pool 'token' needs class_token=True; without one, choose global_pool 'avg' or 'map'",
+            self.class_token or self.global_pool not in ("token", "token_avg"),
+            f"global_pool {self.global_pool!r} needs class_token=True; without one, choose global_pool 'avg' or 'map'",
         )
         _demand(
             self.pos_drop_rate == 0 or self.pos_embed != "none",
@@ -137,6 +145,10 @@ class Config:
         _demand(
             not (self.swiglu and self.global_pool == "map"),
             "swiglu with global_pool 'map' is not built: no published model has both; choose 'token' or 'avg'",
+        )
+        _demand(
+            not (self.norm_after_pool and self.final_norm and self.global_pool == "token_avg"),
+            "fc_norm with global_pool 'token_avg' is not built: no published model has both; choose fc_norm=False",
         )
         multiple = {"sincos_1d": 2, "sincos_2d_mae": 4, "sincos_2d_simple": 4}.get(self.pos_embed, 1)
         _demand(
@@ -181,6 +193,11 @@ class Config:
     def hidden(self) -> int:
         """F, the hidden width of the MLP."""
         return 4 * self.embed_dim if self.hidden_dim is None else self.hidden_dim
+
+    @property
+    def pooled_dim(self) -> int:
+        """Width of what pooling returns."""
+        return 2 * self.embed_dim if self.global_pool == "token_avg" else self.embed_dim
 
     @property
     def norm_after_pool(self) -> bool:

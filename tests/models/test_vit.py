@@ -192,7 +192,7 @@ def test_only_a_position_table_sees_the_order_of_the_patches(pos_embed, global_p
 
 def zero_gradients(config):
     """The entries whose gradients are zero by mathematics: what shifts every score of a query alike."""
-    D, zero = config.embed_dim, {}
+    D, zero = config.num_heads * (config.head_dim or config.embed_dim // config.num_heads), {}
     for i in range(config.depth):
         if config.qk_norm:
             zero[f"blocks.{i}.attn.k_norm.bias"] = slice(None)
@@ -356,8 +356,8 @@ def test_without_classes_the_model_returns_what_the_head_would_get(global_pool):
         ({"embed_dim": 6, "num_heads": 1, "pos_embed": "sincos_2d_mae"}, "'sincos_2d_mae'.*multiple of 4, not 6"),
         ({"embed_dim": 4, "num_heads": 1, "pos_embed": "sincos_2d_simple"}, "at least 8, not 4"),
         ({"pos_embed": "rotary"}, "pos_embed 'rotary'.*'learned', 'sincos_1d'"),
-        ({"act": "relu"}, "act 'relu'.*'gelu', 'gelu_tanh', 'quick_gelu'"),
-        ({"global_pool": "max"}, "global_pool 'max'.*'token', 'avg', 'map'"),
+        ({"act": "elu"}, "act 'elu'.*'gelu', 'gelu_tanh', 'quick_gelu'"),
+        ({"global_pool": "max"}, "global_pool 'max'.*'token', 'avg', 'token_avg', 'map'"),
         ({"block": "parallel"}, "block 'parallel'.*'pre_norm', 'post_norm'"),
         ({"drop_rate": 1.0}, r"drop_rate 1.0 has to lie in \[0, 1\)"),
         ({"drop_path_rate": -0.1}, r"drop_path_rate -0.1 has to lie in \[0, 1\)"),
