@@ -27,13 +27,20 @@ _ALWAYS = (
 _NOT_IN_TIMM = {"pre_logits": None, "patch_pre_norm": False, "block": "pre_norm", "head_dim": None}
 
 
-def save_as(path: str | os.PathLike[str], config: vit.Config, params: Params, target: str = "timm") -> Layout:
+def save_as(
+    path: str | os.PathLike[str],
+    config: vit.Config,
+    params: Params,
+    target: str = "timm",
+    extra: dict[str, Any] | None = None,
+) -> Layout:
     """Write a model in another library's layout; the suffix says safetensors or torch's zip; whole or not at all.
 
     Parameters
     ----------
     path : NAME.safetensors (with our configuration in the metadata), or NAME.pt, .pth or .bin
     target : one of TARGETS
+    extra : what else the metadata shall say, such as how pictures are prepared; JSON, lost in torch's format
 
     Returns
     -------
@@ -54,7 +61,8 @@ def save_as(path: str | os.PathLike[str], config: vit.Config, params: Params, ta
     tensors = layout.pack(flat, config)
     _demand_the_same(layout, config, flat, tensors, target)
     if suffix == ".safetensors":
-        about = json.dumps({"config": {**asdict(config), "pos_embed": "learned" if "pos_embed" in flat else "none"}})
+        stored = {**asdict(config), "pos_embed": "learned" if "pos_embed" in flat else "none"}
+        about = json.dumps({**(extra or {}), "config": stored})
         safetensors.write(path, tensors, {"format": "pt", stated.CONVERTED: about})
     else:
         torch_writer.write(path, tensors)

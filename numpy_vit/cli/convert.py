@@ -68,14 +68,18 @@ def run(args: argparse.Namespace) -> int:
             resizing=args.resizing,
             **overrides,
         )
-        layout = save_as(args.output, found.config, found.params, args.to)
+        # the family that the weights were trained in decides how pictures are prepared, whatever their names are now
+        extra = {"prepared_as": found.report.family, **found.extra}
+        layout = save_as(args.output, found.config, found.params, args.to, extra)
     if args.json:
         print(json.dumps({"output": args.output, "layout": layout.name, **found.report.to_json()}))
     else:
-        config = found.config
+        config, family = found.config, extra["prepared_as"]
         print(found.report)
         print(
             f"{args.output}: layout {layout.name}; its model needs {config.num_heads} heads, "
             f"eps {config.norm_eps:g}, activation {config.act}"
         )
+        if not args.output.endswith(".safetensors"):
+            print(f"torch's format has no room for that: say it to whoever reads it, --preprocessing {family} included")
     return 0

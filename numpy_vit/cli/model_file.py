@@ -80,6 +80,8 @@ def preprocessing_of(opened: Opened, name: str | None = None) -> tuple[EvalTrans
         transform, source = published.named(name, size), f"of {name} models, as asked for"
     elif "preprocessing" in opened.extra:
         transform, source = EvalTransform.of_training(opened.extra["preprocessing"]), "from the checkpoint"
+    elif (family := opened.extra.get("prepared_as")) in published.RECIPES:
+        transform, source = published.named(family, size), f"of {family} models, from the checkpoint's metadata"
     elif found := published.beside(opened.path, size):
         transform, source = found[0], f"from {found[1]}"
     else:

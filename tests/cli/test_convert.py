@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from PIL import Image
 
 from numpy_vit import tree
 from numpy_vit.checkpoints import read_tensors, safetensors
 from numpy_vit.checks.model_examples import vit_example
-from numpy_vit.models import vit
+from numpy_vit.models import vit, vit_config
 
 
 def stored(path):
@@ -69,3 +70,20 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(cli, tmp_path):
         assert done.stderr.count("\n") == 1
         assert done.stderr.startswith("numpy-vit: ")
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+def test_a_converted_file_keeps_the_preprocessing_of_its_family(cli, tmp_path):
+    """The weights' training decides how pictures are prepared, not the names that the tensors have now."""
+    config = vit_config("vit_tiny_patch16_224", depth=1, num_classes=3)
+    tensors = tree.flatten(vit.init(config, np.random.default_rng(0)))
+    safetensors.write(tmp_path / "timm.safetensors", tensors, {})
+    Image.new("RGB", (40, 30), (200, 30, 90)).save(tmp_path / "red.png")
+    for source, target in (("timm", "torchvision"), ("torchvision", "hf")):
+        result = cli("convert", f"{source}.safetensors", f"{target}.safetensors", "--to", target)
+        assert result.returncode == 0, result.stderr
+    before, after = (
+        json.loads(cli("predict", "red.png", "--checkpoint", f"{name}.safetensors", "--json").stdout)
+        for name in ("timm", "hf")
+    )
+    assert before["preprocessing"]["mean"] == after["preprocessing"]["mean"] == [0.5, 0.5, 0.5]
+    assert "timm models, from the checkpoint's metadata" in str(after)

@@ -60,7 +60,7 @@ def test_a_file_of_ours(cli: Cli, tmp_path: Path) -> None:
     assert "health: nothing wrong was found" in result.stdout
     assert "3 heads of 8" in result.stdout
     found = json.loads(cli("inspect", "ours", "--json").stdout)
-    assert (found["family"], found["health"]) == ("timm", [])
+    assert (found["family"], found["health"]) == ("numpy_vit", [])
     assert found["report"]["missing"] == []
     assert found["config"]["num_heads"] == 3
     assert "attention" in found["parameters"]
