@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     moment leaves the old file or the new one.  An exception in the block leaves the old file and no litter.
     """
     target = Path(path).resolve()  # behind a symbolic link, the file that it points to
+    if not target.parent.is_dir():  # else the message would name the temporary file
+        raise FileNotFoundError(errno.ENOENT, "there is no folder to write to", str(target.parent))
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     temporary = Path(name)
     try:

@@ -104,3 +104,8 @@ def test_a_missing_folder_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.write_bytes(tmp_path / "nowhere" / "model.bin", NEW)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder to write to: '.*nowhere'"):
+        files.write_bytes(tmp_path / "nowhere" / "a", b"1")

@@ -164,6 +164,18 @@ def _block(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     ]
 
 
+def _encoder(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
+    configs = [block.Config(num_heads=2), block.Config(num_heads=2, drop_path=0.4), block.Config(num_heads=3)]
+    params = tree.map(
+        lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape), layer.init(6, 5, configs, rng, np.float64)
+    )
+
+    def forward(params: Params, x: Array) -> Any:
+        return layer.forward(params, x, block, configs, np.random.default_rng(SEED))
+
+    return [Case("(3, 4, 6), 3 blocks", forward, layer.backward, params, normal(rng, 3, 4, 6), 2)]
+
+
 def _mean_pool(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     forward = partial(layer.forward, first=2)
     return [Case("(3, 6, 5), 2 prefix tokens", forward, layer.backward, None, normal(rng, 3, 6, 5))]
@@ -227,6 +239,7 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "layer_scale": _layer_scale,
     "block": _block,
     "post_norm_block": _block,
+    "encoder": _encoder,
     "token_pool": _plain,
     "mean_pool": _mean_pool,
     "token_and_mean_pool": _mean_pool,

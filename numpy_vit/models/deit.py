@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from numpy_vit.layers import dropout, initial, layernorm, linear, optional, position_table
-from numpy_vit.layers.recording import Note, below, ignore, into
+from numpy_vit.layers import dropout, encoder, initial, layernorm, linear, optional, position_table
+from numpy_vit.layers.recording import Note, ignore, into
 from numpy_vit.models import vit
 from numpy_vit.models.vit_config import BLOCKS
 from numpy_vit.tree import Array, Cache, Params
@@ -81,39 +81,33 @@ def forward(
     """
     note = into(record)
     x, c_embed = vit.embed(params, images, config, rng, note)  # (B, 2+N, D)
-    c_blocks = []
-    layer = BLOCKS[config.block]
-    for i, (block_params, spec) in enumerate(zip(params["blocks"], config.blocks, strict=True)):
-        x, c_block = layer.forward(block_params, x, spec, rng, below(note, f"blocks.{i}"))
-        note(f"blocks.{i}", x)
-        c_blocks.append(c_block)
+    x, c_blocks = encoder.forward(params["blocks"], x, BLOCKS[config.block], config.blocks, rng, note)
     logits, c_heads = _heads(params, x, config, rng, note)  # two of (B, K)
-    return logits, (layer, c_embed, c_blocks, c_heads)
+    return logits, (c_embed, c_blocks, c_heads)
 
 
 def backward(dlogits: tuple[Array, Array], cache: Cache, input_grad: bool = False) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
     (1) two heads read two tokens of norm(x_L): their gradients arrive in two rows, zero in those of the patches
-    (2) x_l = block_l(x_{l-1}), l = 1 … L: dx_{l-1} and the block's gradients, from the last block to the first
+    (2) x_L = encoder(x_0): dx_0 and the blocks' gradients
     (3) x_0 = [cls, dist, patches] + positions: gradients of tokens, table and projection are summed over the batch
     """
-    layer, c_embed, c_blocks, c_heads = cache
+    c_embed, c_blocks, c_heads = cache
     dx, grads = _heads_backward(dlogits, c_heads)  # (1)
-    grads["blocks"] = []
-    for c_block in reversed(c_blocks):
-        dx, dblock = layer.backward(dx, c_block)  # (2)
-        grads["blocks"].insert(0, dblock)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks)  # (2)
     dimages, dembed = vit.embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, grads | dembed
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:
     """Return the mean of both heads' logits (B, K) without keeping what a backward would need."""
-    x, _ = vit.embed(params, images, config, None, ignore)
-    layer = BLOCKS[config.block]
-    for block_params, spec in zip(params["blocks"], config.blocks, strict=True):
-        x = layer.forward(block_params, x, spec)[0]
+    x = encoder.predict(
+        params["blocks"],
+        vit.embed(params, images, config, None, ignore)[0],  # a name for it here would keep it alive
+        BLOCKS[config.block],
+        config.blocks,
+    )
     (labels, teacher), _ = _heads(params, x, config, None, ignore)
     return (labels + teacher) / 2
 

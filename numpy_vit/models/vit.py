@@ -14,6 +14,7 @@ from numpy_vit.layers import (
     attention_pool,
     block,
     dropout,
+    encoder,
     layernorm,
     linear,
     mean_pool,
@@ -26,7 +27,7 @@ from numpy_vit.layers import (
     token_and_mean_pool,
     token_pool,
 )
-from numpy_vit.layers.recording import Note, below, ignore, into
+from numpy_vit.layers.recording import Note, ignore, into
 from numpy_vit.models.vit_config import ACTIVATIONS, BLOCKS, Config
 from numpy_vit.tree import Array, Cache, Params
 
@@ -95,39 +96,33 @@ def forward(
     """
     note = into(record)
     x, c_embed = embed(params, images, config, rng, note)  # (B, T+N, D)
-    c_blocks = []
-    layer = BLOCKS[config.block]
-    for i, (block_params, spec) in enumerate(zip(params["blocks"], config.blocks, strict=True)):
-        x, c_block = layer.forward(block_params, x, spec, rng, below(note, f"blocks.{i}"))
-        note(f"blocks.{i}", x)
-        c_blocks.append(c_block)
+    x, c_blocks = encoder.forward(params["blocks"], x, BLOCKS[config.block], config.blocks, rng, note)
     x, c_head = _head(params, x, config, rng, note)  # (B, K)
-    return x, (layer, c_embed, c_blocks, c_head)
+    return x, (c_embed, c_blocks, c_head)
 
 
 def backward(dlogits: Array, cache: Cache, input_grad: bool = False) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
     (1) logits = head ∘ pool ∘ norm (x_L): the head's backwards in the opposite order give dx_L
-    (2) x_l = block_l(x_{l-1}), l = 1 … L: dx_{l-1} and the block's gradients, from the last block to the first
+    (2) x_L = encoder(x_0): dx_0 and the blocks' gradients
     (3) x_0 = [cls, patches] + positions: gradients of tokens, table and projection are summed over the batch
     """
-    layer, c_embed, c_blocks, c_head = cache
+    c_embed, c_blocks, c_head = cache
     dx, grads = _head_backward(dlogits, c_head)  # (1)
-    grads["blocks"] = []
-    for c_block in reversed(c_blocks):
-        dx, dblock = layer.backward(dx, c_block)  # (2)
-        grads["blocks"].insert(0, dblock)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks)  # (2)
     dimages, dembed = embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, grads | dembed
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:
     """Return the logits (B, K) without keeping what a backward would need: memory is that of one block."""
-    x, _ = embed(params, images, config, None, ignore)
-    layer = BLOCKS[config.block]
-    for block_params, spec in zip(params["blocks"], config.blocks, strict=True):
-        x = layer.forward(block_params, x, spec)[0]
+    x = encoder.predict(
+        params["blocks"],
+        embed(params, images, config, None, ignore)[0],  # a name for it here would keep it alive
+        BLOCKS[config.block],
+        config.blocks,
+    )
     return _head(params, x, config, None, ignore)[0]
 
 

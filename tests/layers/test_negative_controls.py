@@ -224,6 +224,8 @@ FAULTS = [
     ("block", "the norm is skipped", 'dh, grads["norm2"] = layernorm', '_, grads["norm2"] = layernorm'),
     ("block", "layer scale is skipped", 'dh, grads["ls1"] = optional', '_, grads["ls1"] = optional'),
     ("block", "norms swapped", "layernorm.backward(dh, c_norm2)", "layernorm.backward(dh, c_norm1)"),
+    ("encoder", "the blocks in the wrong order", "in reversed(caches)", "in caches"),
+    ("encoder", "gradients of the blocks in the wrong order", "insert(0, dblock)", "append(dblock)"),
     ("post_norm_block", "no residual around the mlp", "dx = ds + dh  # (1)", "dx = dh  # (1)"),
     ("post_norm_block", "no residual around attention", "dx = dt + dh  # (3)", "dx = dh  # (3)"),
     ("post_norm_block", "the residual passes the norm by", "dx = dt + dh  # (3)", "dx = ds + dh  # (3)"),
@@ -270,8 +272,6 @@ def test_every_layer_has_at_least_two_faults():
 
 VIT_FAULTS = [
     # what is wrong, the number of the example that shows it, the text, what takes its place
-    ("the blocks in the wrong order", 0, "in reversed(c_blocks)", "in c_blocks"),
-    ("gradients of the blocks in the wrong order", 0, 'insert(0, dblock)', 'append(dblock)'),
     ("the last norm is skipped", 0, 'dx, grads["norm"] = optional', '_, grads["norm"] = optional'),
     ("positions counted twice", 0, "grads |= dposition", 'grads |= {"pos_embed": 2 * dposition["pos_embed"]}'),
     ("the norm after pooling is skipped", 1, 'dx, grads["fc_norm"] = optional', '_, grads["fc_norm"] = optional'),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from numpy_vit import tree
+from numpy_vit.checkpoints import load
 from numpy_vit.layers import cross_entropy
 from numpy_vit.models import vit
 from numpy_vit.training import adamw, groups, sgd
@@ -34,12 +35,12 @@ ADAMW = (adamw, {"lr": 1e-3}, torch.optim.AdamW, {"lr": 1e-3})
 SGD = (sgd, {"lr": 0.05, "momentum": 0.9}, torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": False})
 
 
-def start(seed=0):
+def start(seed=0, steps=STEPS):
     """Parameters away from their defaults, and a batch of images and labels for each step."""
     rng = np.random.default_rng(seed)
     params = tree.map(lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape), vit.init(CONFIG, rng, np.float64))
-    images = rng.standard_normal((STEPS, B, CONFIG.in_chans, *CONFIG.image))
-    return params, images, rng.integers(0, K, (STEPS, B))
+    images = rng.standard_normal((steps, B, CONFIG.in_chans, *CONFIG.image))
+    return params, images, rng.integers(0, K, (steps, B))
 
 
 def train_ours(params, images, labels, optimizer, hyper, decay=DECAY):
@@ -81,6 +82,22 @@ def test_twenty_steps(ours, hyper, theirs, their_hyper):
     for key, before in tree.flatten(params).items():
         np.testing.assert_allclose(trained[key], references[key], rtol=1e-9, atol=1e-9, err_msg=key)
         assert np.abs(trained[key] - before).max() > 1e-4, f"{key} never moved"
+
+
+def test_a_hundred_steps_from_a_checkpoint_of_theirs(tmp_path):
+    """torch.save writes the start, we load it without torch; after 100 AdamW steps both are where they were told."""
+    params, images, labels = start(seed=1, steps=100)
+    torch.save({key: torch.tensor(leaf) for key, leaf in tree.flatten(params).items()}, tmp_path / "start.pt")
+    loaded = load(
+        tmp_path / "start.pt", np.float64, num_heads=CONFIG.num_heads, image_size=CONFIG.image, grid=CONFIG.grid
+    )
+    ours, hyper, theirs, their_hyper = ADAMW
+    trained, losses = train_ours(loaded.params, images, labels, ours, hyper)
+    references, their_losses = train_theirs(params, images, labels, theirs, their_hyper)
+    np.testing.assert_allclose(losses, their_losses, rtol=0, atol=1e-7)
+    for key, reference in references.items():
+        np.testing.assert_allclose(trained[key], reference, rtol=0, atol=1e-7, err_msg=key)
+        assert np.abs(reference - tree.flatten(params)[key]).max() > 1e-3, f"{key} never moved"
 
 
 @pytest.mark.parametrize("fault", ["all decay", "none decays", "gradient twice as large"])

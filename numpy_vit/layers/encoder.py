@@ -1,0 +1,73 @@
+"""The stack of blocks: each one's output is the next one's input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from numpy_vit.layers import block as pre_norm_block
+from numpy_vit.layers.block import Config
+from numpy_vit.layers.recording import Note, below, ignore
+from numpy_vit.tree import Array, Cache, Params
+
+
+def init(
+    dim: int, hidden: int, configs: Sequence[Config], rng: np.random.Generator, dtype: DTypeLike = np.float32
+) -> list[Params]:
+    """Return the plain parameters of each block: no layer scale, no q and k norms."""
+    return [pre_norm_block.init(dim, hidden, config, rng, dtype=dtype) for config in configs]
+
+
+def forward(
+    params: list[Params],
+    x: Array,
+    block: ModuleType,
+    configs: Sequence[Config],
+    rng: np.random.Generator | None = None,
+    note: Note = ignore,
+) -> tuple[Array, Cache]:
+    """Send the tokens through block 0, block 1, …
+
+    Parameters
+    ----------
+    params : one tree a block
+    x : (B, N, D)
+    block : the blocks' module, block or post_norm_block
+    configs : one configuration a block
+
+    Returns
+    -------
+    y : (B, N, D)
+
+    Source: Dosovitskiy et al. 2021, equations 2 and 3.
+    """
+    caches = []
+    for i, (block_params, config) in enumerate(zip(params, configs, strict=True)):
+        x, cache = block.forward(block_params, x, config, rng, below(note, f"blocks.{i}"))
+        note(f"blocks.{i}", x)
+        caches.append(cache)
+    return x, (block, caches)
+
+
+def backward(dy: Array, cache: Cache) -> tuple[Array, list[Params]]:
+    """Return dx and the gradients of each block.
+
+    (1) x_l = block_l(x_{l-1}), l = 1 … L  ⇒  dx_{l-1} and block l's gradients from dx_l, the last block first
+    """
+    block, caches = cache
+    grads: list[Params] = []
+    dx = dy
+    for c_block in reversed(caches):
+        dx, dblock = block.backward(dx, c_block)  # (1)
+        grads.insert(0, dblock)
+    return dx, grads
+
+
+def predict(params: list[Params], x: Array, block: ModuleType, configs: Sequence[Config]) -> Array:
+    """Return what `forward` does, and let go of each block's cache before the next block: memory is that of one."""
+    for block_params, config in zip(params, configs, strict=True):
+        x = block.forward(block_params, x, config)[0]
+    return x
