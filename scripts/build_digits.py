@@ -1,7 +1,7 @@
 """Make the digits that come with the package from scikit-learn's digits.csv.gz.
 
-    python -m venv /tmp/digits && /tmp/digits/bin/pip install scikit-learn -e .
-    /tmp/digits/bin/python scripts/build_digits.py
+    python -m venv .venv-digits && .venv-digits/bin/pip install scikit-learn -e .
+    .venv-digits/bin/python scripts/build_digits.py
 
 or, where numpy_vit is installed and the file is at hand, `python scripts/build_digits.py PATH/digits.csv.gz`.
 The text of the file is checked against its SHA-256, so the arrays are always the same; the compressed bytes
