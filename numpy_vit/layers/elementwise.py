@@ -9,7 +9,7 @@ import numpy as np
 from numpy_vit.tree import Array
 
 # A chain of a dozen NumPy operations over 20 MB reads and writes memory a dozen times; over 8,192 numbers at a time
-# it stays in the first-level cache.  Measured on the exact GELU of 3.1 million float32: 2.1x faster than whole arrays.
+# it stays in the first-level cache.  Measured on the exact GELU of 3.1 million float32: 51 ms, as whole arrays 86 ms.
 _CHUNK = 8192
 
 

