@@ -291,6 +291,7 @@ DEIT_FAULTS = [  # two: a failed check of a model goes entry by entry, and takes
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("i", "old", "new"), [pytest.param(i, old, new, id=what) for what, i, old, new in DEIT_FAULTS])
 def test_a_fault_in_deit_is_noticed(i, old, new):
     assert not check("deit", catalogue.cases("deit", of=mutant("deit", (old, new)))[i]).ok
