@@ -65,9 +65,9 @@ def backward(dtokens: Array, cache: Cache, input_grad: bool = True) -> tuple[Arr
 
     With k for an entry (c, row, column) of a patch and π for the permutation that patchify is:
 
-    (1) the norm, where there is one, goes first
+    (1) the norm of the tokens, where there is one, came last  ⇒  its backward comes first
     (2) tokens = patches W_(D, k)ᵀ + b is a linear layer: its dW_(D, k) read as (D, C, py, px) is dW
-    (3) so does the norm of the pixels, where there is one, after the projection
+    (3) the norm of the pixels, where there is one, came before the projection  ⇒  its backward comes after it
     (4) patches = π(images)  ⇒  dimages = π⁻¹(dpatches)
     """
     weight_shape, c_patches, c_pre_norm, c_proj, c_norm = cache
