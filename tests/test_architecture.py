@@ -34,8 +34,9 @@ BELOW: dict[str, set[str]] = {
     "training": {"models", "data", "checkpoints", "layers"},
     "checks": {"layers", "models", "checkpoints"},
     "views": {"models", "data", "checkpoints"},
+    "bench": {"models", "layers", "data", "training", "views"},
     "__main__": {"cli"},
-    "cli": {"layers", "models", "data", "checkpoints", "training", "checks", "views"},
+    "cli": {"layers", "models", "data", "checkpoints", "training", "checks", "views", "bench"},
 }
 TRAINING_LAYERS = {"numpy_vit.layers.cross_entropy"}  # the only layer that training names: the loss
 
@@ -94,7 +95,7 @@ def test_importing_the_package_imports_nothing():
     assert answer.stdout.strip() == "['numpy_vit']"
 
 
-@pytest.mark.parametrize("folder", ["layers", "models", "data", "checkpoints", "training", "checks", "views"])
+@pytest.mark.parametrize("folder", ["layers", "models", "data", "checkpoints", "training", "checks", "views", "bench"])
 def test_modules_of_a_room_form_no_cycle(folder):
     modules = {f"numpy_vit.{file.removesuffix('.py').replace('/', '.')}": path for file, path in FILES.items()}
     modules = {name: path for name, path in modules.items() if name.startswith(f"numpy_vit.{folder}.")}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy_vit import tree
 from numpy_vit.checks.case import SEED, Case, normal
 from numpy_vit.checks.model_examples import VIT_CHOICES, deit_cases, vit_cases, vit_example
-from numpy_vit.layers import block, gelu_tanh, quick_gelu, swiglu
+from numpy_vit.layers import attention, block, gelu_tanh, quick_gelu, readout_block, swiglu
 from numpy_vit.tree import Array, Params
 
 __all__ = ["EXAMPLES", "MODELS", "VIT_CHOICES", "Case", "vit_example"]
@@ -82,8 +82,8 @@ def _layernorm(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
 def _dot_product_attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     q, k, v = normal(rng, 2, 3, 4, 2), normal(rng, 2, 3, 5, 2), normal(rng, 2, 3, 5, 2)
 
-    def forward(x: tuple[Array, ...], drop: float = 0.0) -> Any:
-        return layer.forward(*x, drop=drop, rng=np.random.default_rng(SEED))
+    def forward(x: tuple[Array, ...], drop: float = 0.0, at_once: int = 1000) -> Any:
+        return layer.forward(*x, drop=drop, rng=np.random.default_rng(SEED), at_once=at_once)
 
     def backward(do: Array, cache: Any) -> Any:
         return tuple(dx for dx in layer.backward(do, cache) if dx is not None)
@@ -93,6 +93,7 @@ def _dot_product_attention(layer: ModuleType, rng: np.random.Generator) -> list[
         Case("q (2, 3, 4, 2), k, v (2, 3, 5, 2)", forward, backward, None, (q, k, v)),
         *(Case(f"bias {bias.shape}", forward, backward, None, (q, k, v, bias)) for bias in biases),
         Case("dropout 0.4", partial(forward, drop=0.4), backward, None, (q, k, v)),
+        Case("3 queries at a time", partial(forward, drop=0.4, at_once=90), backward, None, (q, k, v, biases[0])),
     ]
 
 
@@ -115,6 +116,20 @@ def _attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
         Case("bias (3, 4, 4)", forward, backward, plain, (x, bias)),
         Case("q and k norm, no qkv bias", forward, backward, normed, (x,)),
         Case("dropout 0.3", partial(forward, drop=0.3), backward, plain, (x,)),
+    ]
+
+
+def _readout_attention(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
+    def forward(params: Params, x: Array, read: int = 1, drop: float = 0.0) -> Any:
+        return layer.forward(params, x, 3, read, attn_drop=drop, proj_drop=drop, rng=np.random.default_rng(SEED))
+
+    plain = _randomised(attention.init(6, 3, rng, dtype=np.float64), rng)
+    normed = _randomised(attention.init(6, 3, rng, qkv_bias=False, qk_norm=True, head_dim=4, dtype=np.float64), rng)
+    x = normal(rng, 2, 4, 6)
+    return [
+        Case("(2, 4, 6), 3 heads, 1 token read", forward, layer.backward, plain, x),
+        Case("2 tokens read, q and k norm, heads of width 4", partial(forward, read=2), layer.backward, normed, x),
+        Case("dropout 0.3", partial(forward, drop=0.3), layer.backward, plain, x),
     ]
 
 
@@ -170,10 +185,16 @@ def _encoder(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
         lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape), layer.init(6, 5, configs, rng, np.float64)
     )
 
-    def forward(params: Params, x: Array) -> Any:
-        return layer.forward(params, x, block, configs, np.random.default_rng(SEED))
+    def case(what: str, *forms: ModuleType) -> Case:
+        def forward(params: Params, x: Array) -> Any:
+            return layer.forward(params, x, forms, configs, np.random.default_rng(SEED))
 
-    return [Case("(3, 4, 6), 3 blocks", forward, layer.backward, params, normal(rng, 3, 4, 6), 2)]
+        return Case(what, forward, layer.backward, params, normal(rng, 3, 4, 6), 2)
+
+    return [
+        case("(3, 4, 6), 3 blocks", block, block, block),
+        case("the last one for the token read", block, block, readout_block),
+    ]
 
 
 def _mean_pool(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
@@ -227,6 +248,7 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "softmax": _plain,
     "dot_product_attention": _dot_product_attention,
     "attention": _attention,
+    "readout_attention": _readout_attention,
     "gelu": _plain,
     "gelu_tanh": _plain,
     "quick_gelu": _plain,
@@ -239,6 +261,7 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "layer_scale": _layer_scale,
     "block": _block,
     "post_norm_block": _block,
+    "readout_block": _block,
     "encoder": _encoder,
     "token_pool": _plain,
     "mean_pool": _mean_pool,

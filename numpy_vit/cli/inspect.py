@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli.usage import UsageError, positive, usage
+from numpy_vit.cli.usage import UsageError, add_workers, cores, positive, usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   numpy-vit inspect vit_base_patch16_224                    shapes, parameters, FLOPs and memory of a variant
   numpy-vit inspect vit_huge_patch14_224 --image-size 518   at another image size
+  numpy-vit inspect vit_small_patch16_224 --batch-size 8    also what a training step of 8 images takes here
   numpy-vit inspect model.pth --json                        a checkpoint: also what is assumed, and its health
 """
 
@@ -28,8 +29,9 @@ def add(commands: Any) -> None:
         "inspect",
         help="shapes, costs and health of a checkpoint or a variant",
         description="Show a model's tensors, the shapes of its intermediates, its parameters and multiply-adds a part, "
-        "and its activation memory. For a file, first its family, what is assumed about it, and a health check, which "
-        "also tells the mistakes of porting that shapes show. Exit status 1 if the health check finds something wrong.",
+        "its activation memory, and what a batch takes in memory and time, estimated for this machine. For a file, "
+        "first its family, what is assumed about it, and a health check, which also tells the mistakes of porting that "
+        "shapes show. Exit status 1 if the health check finds something wrong.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -38,6 +40,8 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--image-size", type=_size, metavar="Y[xX]", help="of the images, as in 384 or 224x448")
     parser.add_argument("--heads", type=positive, metavar="N", help="attention heads, where the file does not say")
+    parser.add_argument("--batch-size", type=positive, default=64, metavar="N", help="of the estimate (default: 64)")
+    add_workers(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.set_defaults(run=run, one_blas_thread=False)
 
@@ -68,9 +72,9 @@ def _variant(args: argparse.Namespace) -> int:
         raise UsageError(text) from error
     tensors = {name: (shape, "float32") for name, shape in parameter_shapes(config).items()}
     if args.json:
-        print(json.dumps({"variant": args.subject, **inspect_text.as_json(tensors, config)}))
+        print(json.dumps({"variant": args.subject, **inspect_text.as_json(tensors, config, _estimate(args, config))}))
     else:
-        print(f"{args.subject}\n\n{inspect_text.as_text(tensors, config)}")
+        print(f"{args.subject}\n\n{inspect_text.as_text(tensors, config, _estimate(args, config))}")
     return 0
 
 
@@ -105,11 +109,18 @@ def _file(args: argparse.Namespace, path: Path) -> int:
             "report": loaded.report.to_json() if loaded else None,
             "health": [finding.to_json() for finding in findings],
         }
-        print(json.dumps({**about, **inspect_text.as_json(tensors, config)}))
+        print(json.dumps({**about, **inspect_text.as_json(tensors, config, _estimate(args, config))}))
     else:
         lines = str(loaded.report).splitlines() if loaded else [str(path)]
-        print("\n".join(map(printable, lines)), _health(findings), inspect_text.as_text(tensors, config), sep="\n\n")
+        text = inspect_text.as_text(tensors, config, _estimate(args, config))
+        print("\n".join(map(printable, lines)), _health(findings), text, sep="\n\n")
     return int(any(finding.level == "wrong" for finding in findings))
+
+
+def _estimate(args: argparse.Namespace, config: Any) -> dict[str, Any] | None:
+    from numpy_vit.cli.estimates import estimate
+
+    return estimate(config, args.batch_size, args.workers or cores()) if config else None
 
 
 def _health(findings: list[Finding]) -> str:

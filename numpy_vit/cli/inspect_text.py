@@ -8,20 +8,21 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from numpy_vit.views import costs, memory
+from numpy_vit.views import costs, memory, speed
 from numpy_vit.views.shapes import Shape, head_width, intermediate_shapes, parameter_shapes
 from numpy_vit.views.table import table
 
 _INDEX = re.compile(r"^(.*?)(\d+)(.*)$")
 
 
-def as_text(tensors: Mapping[str, tuple[Shape, str]], config: Any) -> str:
-    """Return the tables: tensors, and, where the configuration is known, parts, intermediates and memory.
+def as_text(tensors: Mapping[str, tuple[Shape, str]], config: Any, estimate: Mapping[str, Any] | None) -> str:
+    """Return the tables: tensors, and, where the configuration is known, parts, intermediates, memory and time.
 
     Parameters
     ----------
     tensors : (shape, dtype) by name; blocks that are alike share a line
     config : a vit.Config, or None for a file that is no known model
+    estimate : as of estimates.estimate, where there is a configuration
     """
     rows = [
         [name, _shape(shape), dtype, str(times), f"{times * math.prod(shape):,}"]
@@ -29,7 +30,7 @@ def as_text(tensors: Mapping[str, tuple[Shape, str]], config: Any) -> str:
     ]
     total = f"{sum(math.prod(shape) for shape, _ in tensors.values()):,} values in {len(tensors)} tensors"
     sections = [f"tensors: {total}\n{table(rows, ['name', 'shape', 'dtype', 'times', 'values'], 'l l l r r')}"]
-    if config is None:
+    if config is None or estimate is None:
         return sections[0]
     sections.insert(0, _headline(config))
     sections.append(f"parameters\n{_shares(costs.parameters(parameter_shapes(config)), 'parameters')}")
@@ -44,13 +45,16 @@ def as_text(tensors: Mapping[str, tuple[Shape, str]], config: Any) -> str:
     sections.append(f"intermediates, one image\n{table(rows, ['name', 'shape', 'times'], 'l l r')}")
     kept = memory.training(config)
     sections.append(
-        f"activation memory, one image in float32: {_bytes(sum(kept.values()))} kept for the backward, about "
-        f"{_bytes(memory.inference(config))} at once for inference\n{_shares(kept, 'bytes')}"
+        f"activation memory, one image in float32: {memory.readable(sum(kept.values()))} kept for the backward, about "
+        f"{memory.readable(memory.inference(config))} at once for inference\n{_shares(kept, 'bytes')}"
     )
+    sections.append(_estimate(estimate, config))
     return "\n\n".join(sections)
 
 
-def as_json(tensors: Mapping[str, tuple[Shape, str]], config: Any) -> dict[str, Any]:
+def as_json(
+    tensors: Mapping[str, tuple[Shape, str]], config: Any, estimate: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return the same as plain values, every block by itself; without a configuration, the tensors alone."""
     listed = [{"name": name, "shape": list(shape), "dtype": dtype} for name, (shape, dtype) in tensors.items()]
     if config is None:
@@ -64,6 +68,7 @@ def as_json(tensors: Mapping[str, tuple[Shape, str]], config: Any) -> dict[str, 
         "flops": 2 * sum(macs.values()),
         "intermediates": {name: list(shape) for name, shape in intermediate_shapes(config).items()},
         "activation_bytes": {"training": memory.training(config), "inference": memory.inference(config)},
+        "estimate": estimate,
     }
 
 
@@ -74,6 +79,23 @@ def _headline(config: Any) -> str:
         f"width {config.embed_dim}, depth {config.depth}, {config.num_heads} heads of "
         f"{head_width(config)}, hidden {config.hidden}, {config.num_classes} classes\n"
         f"images {config.in_chans}x{Y}x{X}: {grid}, {config.num_prefix_tokens} tokens in front of them"
+    )
+
+
+def _estimate(estimate: Mapping[str, Any], config: Any) -> str:
+    batch = estimate["batch_size"]
+    step, inference = estimate["step_bytes"], estimate["inference_bytes"]
+    reached = f"{speed.utilisation(config, speed.TRAINING):.0%} in training"
+    reached += f" and {speed.utilisation(config, speed.INFERENCE):.0%} in inference"
+    return (
+        f"estimate for a batch of {batch} on this machine, in shards of {estimate['shard_size']}, "
+        f"{estimate['workers']} workers\n"
+        f"training step: {memory.readable(sum(step.values()))}, {_seconds(estimate['step_seconds'])}, "
+        f"{_seconds(estimate['step_seconds'] / batch)} an image\n"
+        f"inference:     {memory.readable(sum(inference.values()))}, {_seconds(estimate['inference_seconds'])}, "
+        f"{_seconds(estimate['inference_seconds'] / batch)} an image\n"
+        f"matrix products run at {_engineering(estimate['gemm_flops_per_second'])}FLOP/s here, of which a model of "
+        f"this width reaches about {reached}\n{_shares(step, 'bytes of a step')}"
     )
 
 
@@ -113,8 +135,5 @@ def _engineering(number: float) -> str:
     return f"{number:.4g} "
 
 
-def _bytes(count: int) -> str:
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count} bytes"
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

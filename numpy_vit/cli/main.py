@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from numpy_vit import __version__
-from numpy_vit.cli import compare, convert, evaluate, explain, gradcheck, inspect, predict, train
+from numpy_vit.cli import bench, compare, convert, evaluate, explain, gradcheck, inspect, predict, train
 from numpy_vit.cli.usage import UsageError
 from numpy_vit.errors import NumpyVitError
 
-COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain)
+COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain, bench)
 _BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 EXAMPLES = """examples:

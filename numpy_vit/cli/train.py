@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BL
     from numpy_vit.training.run_folder import RunFolder
 
 _SAVE_EVERY = 300.0  # seconds; at the end of an epoch in any case
+_FORESEE = 3, 2.0  # the run's time is foreseen after so many steps, or after the step that ends so many seconds later
 
 
 def add(commands: Any) -> None:
@@ -95,7 +96,7 @@ def _train(folder: RunFolder, task: Task, state: State) -> int:
         return 130
     rows = folder.rows()
     curves.draw(rows, folder.path / "curves.png", f"{folder.data}: {folder.path.name}")
-    print(_summary(folder, rows[-1]))
+    print(_summary(folder, rows))
     return 0
 
 
@@ -122,28 +123,52 @@ class _Steps:
 
     def __init__(self, task: Task, state: State, progress: Progress) -> None:
         self._task, self._progress = task, progress
-        self._images = len(task.data.train) * state.epoch + state.seen
-        self._seconds = state.seconds + state.epoch_seconds
+        self._from = self._before = self._now(state)
+        self._steps = 0
 
     def __call__(self, state: State, loss: float) -> None:
-        speed = self._speed(state)
+        self._steps += 1
+        if self._steps == 2:
+            self._from = self._before  # the first step, in which memory is found, says little about the others
+        self._before = self._now(state)
+        steps, seconds = _FORESEE
+        if self._steps == steps or (self._steps < steps and self._now(state)[1] - self._from[1] > seconds):
+            self._steps = steps
+            self._progress.print(_outlook(self._task, state, self.left(state)))
         self._progress.line(
             f"epoch {state.epoch + 1}/{self._task.recipe.epochs}  batch {state.batch}/{self._task.batches}  "
             f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  "
-            f"{speed:.0f} images/s  {duration(self.left(state))} left"
+            f"{self._speed(state):.0f} images/s  {duration(self.left(state))} left"
         )
 
     def left(self, state: State) -> float:
-        """Return the seconds that the rest of the run's training will take."""
-        all_images = self._task.recipe.epochs * len(self._task.data.train)
-        return (all_images - self._done(state)) / self._speed(state)
-
-    def _done(self, state: State) -> int:
-        return len(self._task.data.train) * state.epoch + state.seen
+        """Return the seconds that the rest of the run will take, with the evaluation after each epoch."""
+        epochs, data = self._task.recipe.epochs, self._task.data
+        training = epochs * len(data.train) - self._now(state)[0]
+        evaluation = (epochs - state.epoch) * len(data.test) / 3  # a forward is a third of a step
+        return (training + evaluation) / self._speed(state)
 
     def _speed(self, state: State) -> float:
-        seconds = state.seconds + state.epoch_seconds - self._seconds
-        return max(1, self._done(state) - self._images) / max(seconds, 1e-9)
+        """Images a second."""
+        images, seconds = (now - then for now, then in zip(self._now(state), self._from, strict=True))
+        return max(1, images) / max(seconds, 1e-9)
+
+    def _now(self, state: State) -> tuple[int, float]:
+        """Images and seconds of the run up to here."""
+        return len(self._task.data.train) * state.epoch + state.seen, state.seconds + state.epoch_seconds
+
+
+def _outlook(task: Task, state: State, seconds: float) -> str:
+    """Say what the run will take: the time by its first steps, the memory by formula."""
+    from numpy_vit.cli import estimates
+
+    lasting = [*state.optimizer.values(), *([] if state.average is None else [state.average])]
+    averages = sum(array.shape == state.flat.shape for array in lasting)
+    images = sum(part.images.nbytes for part in (task.data.train, task.data.test))
+    step = estimates.step_memory(task.config, task.recipe.batch_size, task.workers, averages)
+    size = estimates.about_bytes(sum(step.values()) + images + estimates.PROCESS)
+    left = task.recipe.epochs - state.epoch
+    return f"about {estimates.about_seconds(seconds)} and {size}: {left} epochs of {task.batches} steps"
 
 
 def _headline(folder: RunFolder, task: Task, state: State) -> str:
@@ -169,12 +194,21 @@ def _epoch_line(task: Task, row: Row, left: float) -> str:
     )
 
 
-def _summary(folder: RunFolder, last: Row) -> str:
+def _summary(folder: RunFolder, rows: list[Row]) -> str:
+    last = rows[-1]
     return (
+        f"data loading took {_data_share(rows):.1%} of the time\n"
         f"test accuracy {last['test_accuracy']:.2%}, loss {last['test_loss']:.4f} after {last['seconds']:.1f} s "
         f"of training (last epoch, nothing was selected on the test part)\n"
         f"look at {folder.path / 'curves.png'}; evaluate with: numpy-vit eval {folder.path}"
     )
+
+
+def _data_share(rows: list[Row]) -> float:
+    """The epochs' mean, by their time; rows that earlier versions wrote do not have it."""
+    known = [row for row in rows if "data_share" in row]
+    seconds = [1 / row["images_per_second"] for row in known]  # an image; every epoch has the same images
+    return float(sum(time * row["data_share"] for time, row in zip(seconds, known, strict=True)) / sum(seconds))
 
 
 def _new_folder(name: str) -> Path:

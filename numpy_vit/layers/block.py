@@ -15,7 +15,10 @@ from numpy_vit.tree import Array, Cache, Params
 
 @dataclass(frozen=True)
 class Config:
-    """What a block is besides its parameters; the post-norm block takes the same."""
+    """What a block is besides its parameters; the other forms of the block take the same.
+
+    `read` is for the readout block alone: how many leading tokens it returns.
+    """
 
     num_heads: int
     eps: float = 1e-6
@@ -24,6 +27,7 @@ class Config:
     attn_drop: float = 0.0
     proj_drop: float = 0.0
     drop_path: float = 0.0
+    read: int = 1
 
 
 def init(

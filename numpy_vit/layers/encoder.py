@@ -24,7 +24,7 @@ def init(
 def forward(
     params: list[Params],
     x: Array,
-    block: ModuleType,
+    blocks: Sequence[ModuleType],
     configs: Sequence[Config],
     rng: np.random.Generator | None = None,
     note: Note = ignore,
@@ -35,21 +35,20 @@ def forward(
     ----------
     params : one tree a block
     x : (B, N, D)
-    block : the blocks' module, block or post_norm_block
-    configs : one configuration a block
+    blocks, configs : each block's module, such as block or post_norm_block, and its configuration
 
     Returns
     -------
-    y : (B, N, D)
+    y : (B, N, D), or (B, R, D) where the last block is a readout_block
 
     Source: Dosovitskiy et al. 2021, equations 2 and 3.
     """
     caches = []
-    for i, (block_params, config) in enumerate(zip(params, configs, strict=True)):
+    for i, (block_params, block, config) in enumerate(zip(params, blocks, configs, strict=True)):
         x, cache = block.forward(block_params, x, config, rng, below(note, f"blocks.{i}"))
         note(f"blocks.{i}", x)
-        caches.append(cache)
-    return x, (block, caches)
+        caches.append((block, cache))
+    return x, (caches,)
 
 
 def backward(dy: Array, cache: Cache) -> tuple[Array, list[Params]]:
@@ -57,17 +56,17 @@ def backward(dy: Array, cache: Cache) -> tuple[Array, list[Params]]:
 
     (1) x_l = block_l(x_{l-1}), l = 1 … L  ⇒  dx_{l-1} and block l's gradients from dx_l, the last block first
     """
-    block, caches = cache
+    (caches,) = cache
     grads: list[Params] = []
     dx = dy
-    for c_block in reversed(caches):
+    for block, c_block in reversed(caches):
         dx, dblock = block.backward(dx, c_block)  # (1)
         grads.insert(0, dblock)
     return dx, grads
 
 
-def predict(params: list[Params], x: Array, block: ModuleType, configs: Sequence[Config]) -> Array:
+def predict(params: list[Params], x: Array, blocks: Sequence[ModuleType], configs: Sequence[Config]) -> Array:
     """Return what `forward` does, and let go of each block's cache before the next block: memory is that of one."""
-    for block_params, config in zip(params, configs, strict=True):
+    for block_params, block, config in zip(params, blocks, configs, strict=True):
         x = block.forward(block_params, x, config)[0]
     return x

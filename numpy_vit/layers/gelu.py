@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from numpy_vit.layers import elementwise, normal_tail
+from numpy_vit.layers import elementwise, normal
 from numpy_vit.tree import Array, Cache
 
-_SQRT_TAU = math.sqrt(2 * math.pi)
+_ROOT = math.sqrt(2 / math.pi)
 
 
 def forward(x: Array) -> tuple[Array, Cache]:
@@ -21,34 +21,35 @@ def forward(x: Array) -> tuple[Array, Cache]:
 
     Source: Hendrycks and Gimpel 2016, equation 1; PyTorch's nn.GELU().
     """
-    y, slope = elementwise.value_and_slope(_value_and_slope, x)
-    # The slope, not x, goes into the cache: it shares tail and exponential with y, and makes backward one product.
-    # Measured on 3.1 million float32: y alone 19 ms, both 46 ms; backward would compute all but y's sum once more.
-    return y, (slope,)
+    erf, y = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    for xs, erfs, ys in elementwise.pieces(x, erf, y):
+        erfs[...] = normal.erf_root2(xs)
+        half = xs * 0.5
+        np.multiply(half, erfs, out=ys)
+        ys += half
+    return y, (x, erf)  # erf is nearly all of forward's work: keeping it costs an array and saves doing that again
 
 
 def backward(dy: Array, cache: Cache) -> Array:
     """Return dx.
 
-    With φ(x) = exp(-x²/2)/√(2π), a = |x| and the upper tail Q(a) = 1 - Φ(a):
+    With Φ the normal distribution function and φ(x) = exp(-x²/2)/√(2π) its derivative:
 
-    (1) y = x Φ(x) = max(x, 0) - a Q(a): the small tail is subtracted, nothing cancels
-    (2) Φ' = φ  ⇒  y' = Φ(x) + x φ(x)
-    (3) for x < 0: y' = Q(a) - a φ(a) =: s;  for x ≥ 0: y' = 1 - Q(a) + a φ(a) = 1 - s
-    (4) dx = y' dy
+    (1) Φ(x) = (1 + erf(x/√2))/2
+    (2) y = x Φ(x),  Φ' = φ  ⇒  y' = Φ(x) + x φ(x) = (1 + erf(x/√2) + √(2/π) x exp(-x²/2))/2
+    (3) dx = y' dy
     """
-    (slope,) = cache
-    dx: Array = dy * slope  # (4)
+    x, erf = cache
+    dx = np.empty(x.shape, x.dtype)
+    for xs, erfs, dys, dxs in elementwise.pieces(x, erf, dy, dx):
+        near = normal.within(xs)
+        bell = near * near
+        bell *= -0.5
+        np.exp(bell, out=bell)
+        near *= _ROOT
+        near *= bell
+        near += erfs
+        near += 1
+        near *= 0.5  # (2)
+        np.multiply(near, dys, out=dxs)  # (3)
     return dx
-
-
-def _value_and_slope(x: Array) -> tuple[Array, Array]:
-    a = normal_tail.distance(x)
-    q, bell = normal_tail.upper_tail(a)
-    s = a * bell
-    s *= -1 / _SQRT_TAU
-    s += q  # (3)
-    a *= q
-    value = np.maximum(x, 0)
-    value -= a  # (1)
-    return value, np.where(x < 0, s, 1 - s)  # (2), (3)

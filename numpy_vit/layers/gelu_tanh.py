@@ -11,6 +11,7 @@ from numpy_vit.tree import Array, Cache
 
 _SCALE = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+_FARTHEST = 1e4  # tanh is 1 long before; a larger square would overflow
 
 
 def forward(x: Array) -> tuple[Array, Cache]:
@@ -18,8 +19,12 @@ def forward(x: Array) -> tuple[Array, Cache]:
 
     Source: Hendrycks and Gimpel 2016, section 2; PyTorch's nn.GELU(approximate="tanh"), jax.nn.gelu.
     """
-    y, slope = elementwise.value_and_slope(_value_and_slope, x)
-    return y, (slope,)
+    t, y = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    for xs, ts, ys in elementwise.pieces(x, t, y):
+        near = np.clip(xs, -_FARTHEST, _FARTHEST)
+        np.tanh(_SCALE * near * (1 + _CUBIC * near * near), out=ts)
+        np.multiply(xs, 0.5 + 0.5 * ts, out=ys)
+    return y, (x, t)
 
 
 def backward(dy: Array, cache: Cache) -> Array:
@@ -32,14 +37,11 @@ def backward(dy: Array, cache: Cache) -> Array:
     (3) y' = (1 + t)/2 + x/2 (1 - t²) u'
     (4) dx = y' dy
     """
-    (slope,) = cache
-    dx: Array = dy * slope  # (4)
+    x, t = cache
+    dx = np.empty(x.shape, x.dtype)
+    for xs, ts, dys, dxs in elementwise.pieces(x, t, dy, dx):
+        near = np.clip(xs, -_FARTHEST, _FARTHEST)
+        du = _SCALE * (1 + 3 * _CUBIC * near * near)  # (1)
+        slope = 0.5 + 0.5 * ts + 0.5 * near * (1 - ts * ts) * du  # (3)
+        np.multiply(slope, dys, out=dxs)  # (4)
     return dx
-
-
-def _value_and_slope(x: Array) -> tuple[Array, Array]:
-    square = np.square(np.clip(x, -1e4, 1e4))  # tanh is 1 long before; a larger square would overflow
-    t = np.tanh(_SCALE * x * (1 + _CUBIC * square))  # (1)
-    half = 0.5 + 0.5 * t
-    slope = half + 0.5 * _SCALE * np.clip(x, -1e4, 1e4) * (1 - t * t) * (1 + 3 * _CUBIC * square)  # (3)
-    return x * half, slope  # (2)

@@ -15,8 +15,13 @@ def forward(x: Array) -> tuple[Array, Cache]:
 
     Source: Hendrycks and Gimpel 2016, section 2; OpenAI's CLIP.
     """
-    y, slope = elementwise.value_and_slope(_value_and_slope, x)
-    return y, (slope,)
+    s, y = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    for xs, ss, ys in elementwise.pieces(x, s, y):
+        np.tanh(xs * (0.5 * _K), out=ss)  # σ by tanh: exp would overflow for large -x
+        ss *= 0.5
+        ss += 0.5
+        np.multiply(xs, ss, out=ys)
+    return y, (x, s)
 
 
 def backward(dy: Array, cache: Cache) -> Array:
@@ -28,11 +33,9 @@ def backward(dy: Array, cache: Cache) -> Array:
     (2) y = x s         ⇒  y' = s + x s' = s (1 + k x (1 - s))
     (3) dx = y' dy
     """
-    (slope,) = cache
-    dx: Array = dy * slope  # (3)
+    x, s = cache
+    dx = np.empty(x.shape, x.dtype)
+    for xs, ss, dys, dxs in elementwise.pieces(x, s, dy, dx):
+        slope = ss * (1 + _K * xs * (1 - ss))  # (2)
+        np.multiply(slope, dys, out=dxs)  # (3)
     return dx
-
-
-def _value_and_slope(x: Array) -> tuple[Array, Array]:
-    s = 0.5 + 0.5 * np.tanh(0.5 * _K * x)  # σ by tanh: exp would overflow for large -x
-    return x * s, s * (1 + _K * x * (1 - s))  # (2)

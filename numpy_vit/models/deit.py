@@ -14,7 +14,6 @@ from numpy.typing import DTypeLike
 from numpy_vit.layers import dropout, encoder, initial, layernorm, linear, optional, position_table
 from numpy_vit.layers.recording import Note, ignore, into
 from numpy_vit.models import vit
-from numpy_vit.models.vit_config import BLOCKS
 from numpy_vit.tree import Array, Cache, Params
 
 __all__ = ["Config", "backward", "forward", "init", "predict"]
@@ -39,6 +38,11 @@ class Config(vit.Config):
     @property
     def num_prefix_tokens(self) -> int:
         """T, the class token and the distillation token."""
+        return 2
+
+    @property
+    def read_tokens(self) -> int:
+        """How many leading tokens the heads read: both."""
         return 2
 
 
@@ -67,7 +71,8 @@ def forward(
     params : as from `init`, in the dtype in which everything is computed
     images : (B, C, Y, X)
     rng : draws dropout and drop path; None turns them off
-    record : where given, receives every intermediate under the name of timm's module that computes it
+    record : where given, receives every intermediate under the name of timm's module that computes it, for every
+        token; without it the last block computes no more than is read
 
     Returns
     -------
@@ -81,7 +86,7 @@ def forward(
     """
     note = into(record)
     x, c_embed = vit.embed(params, images, config, rng, note)  # (B, 2+N, D)
-    x, c_blocks = encoder.forward(params["blocks"], x, BLOCKS[config.block], config.blocks, rng, note)
+    x, c_blocks = encoder.forward(params["blocks"], x, config.block_forms(record is not None), config.blocks, rng, note)
     logits, c_heads = _heads(params, x, config, rng, note)  # two of (B, K)
     return logits, (c_embed, c_blocks, c_heads)
 
@@ -105,7 +110,7 @@ def predict(params: Params, images: Array, config: Config) -> Array:
     x = encoder.predict(
         params["blocks"],
         vit.embed(params, images, config, None, ignore)[0],  # a name for it here would keep it alive
-        BLOCKS[config.block],
+        config.block_forms(every_token=False),
         config.blocks,
     )
     (labels, teacher), _ = _heads(params, x, config, None, ignore)

@@ -28,7 +28,7 @@ from numpy_vit.layers import (
     token_pool,
 )
 from numpy_vit.layers.recording import Note, ignore, into
-from numpy_vit.models.vit_config import ACTIVATIONS, BLOCKS, Config
+from numpy_vit.models.vit_config import ACTIVATIONS, Config
 from numpy_vit.tree import Array, Cache, Params
 
 __all__ = ["Config", "backward", "embed", "embed_backward", "forward", "init", "predict"]
@@ -82,7 +82,8 @@ def forward(
     params : as from `init`, in the dtype in which everything is computed
     images : (B, C, Y, X)
     rng : draws dropout and drop path; None turns them off
-    record : where given, receives every intermediate under the name of timm's module that computes it
+    record : where given, receives every intermediate under the name of timm's module that computes it, for every
+        token; without it the last block computes no more than is read
 
     Returns
     -------
@@ -96,7 +97,7 @@ def forward(
     """
     note = into(record)
     x, c_embed = embed(params, images, config, rng, note)  # (B, T+N, D)
-    x, c_blocks = encoder.forward(params["blocks"], x, BLOCKS[config.block], config.blocks, rng, note)
+    x, c_blocks = encoder.forward(params["blocks"], x, config.block_forms(record is not None), config.blocks, rng, note)
     x, c_head = _head(params, x, config, rng, note)  # (B, K)
     return x, (c_embed, c_blocks, c_head)
 
@@ -120,7 +121,7 @@ def predict(params: Params, images: Array, config: Config) -> Array:
     x = encoder.predict(
         params["blocks"],
         embed(params, images, config, None, ignore)[0],  # a name for it here would keep it alive
-        BLOCKS[config.block],
+        config.block_forms(every_token=False),
         config.blocks,
     )
     return _head(params, x, config, None, ignore)[0]

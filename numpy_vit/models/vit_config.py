@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from numpy_vit.layers import block as pre_norm_block
-from numpy_vit.layers import gelu, gelu_tanh, mlp, post_norm_block, quick_gelu, relu, silu, swiglu
+from numpy_vit.layers import gelu, gelu_tanh, mlp, post_norm_block, quick_gelu, readout_block, relu, silu, swiglu
 
 ACTIVATIONS: dict[str, ModuleType] = {
     "gelu": gelu, "gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu, "relu": relu,
@@ -204,6 +204,22 @@ class Config:
         """Whether the last norm comes after pooling (timm's fc_norm) rather than before it (norm)."""
         return self.global_pool == "avg" if self.fc_norm is None else self.fc_norm
 
+    def block_forms(self, every_token: bool) -> list[ModuleType]:
+        """Return each block's module; unless every token is asked for, the last one computes those that are read.
+
+        That changes rounding, nothing else, and saves up to an eighth of a depth-6 step.  Pools other than the class
+        token read every token, and the post-norm block has no such form.
+        """
+        forms = [BLOCKS[self.block]] * self.depth
+        if self.depth and not every_token and self.block == "pre_norm" and self.global_pool == "token":
+            forms[-1] = readout_block
+        return forms
+
+    @property
+    def read_tokens(self) -> int:
+        """How many leading tokens the head reads where it reads no pool of them: the class token."""
+        return 1
+
     @property
     def blocks(self) -> list[pre_norm_block.Config]:
         """The choices of each block; drop path rises linearly with depth, as in timm."""
@@ -217,6 +233,7 @@ class Config:
                 attn_drop=self.attn_drop_rate,
                 proj_drop=self.proj_drop_rate,
                 drop_path=self.drop_path_rate * i / last,
+                read=self.read_tokens,
             )
             for i in range(self.depth)
         ]

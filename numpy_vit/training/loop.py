@@ -14,6 +14,7 @@ import numpy as np
 from numpy_vit import tree
 from numpy_vit.data import Augmentation, Preprocessing, Split, batch_count, epoch_batches
 from numpy_vit.training import clip, ema, groups, schedules
+from numpy_vit.training.ahead import ahead
 from numpy_vit.training.evaluate import evaluate
 from numpy_vit.training.finite import NotFiniteError, first_bad
 from numpy_vit.training.recipe import OPTIMIZERS, Recipe
@@ -45,7 +46,8 @@ class State:
     """Where a run stands; with the task it determines everything that comes.
 
     `params` are views of `flat`, `averaged` of `average` (None without EMA).  `batch` counts the steps of the
-    epoch that has begun, whose sums are loss_sum, correct and seen; seconds counts the whole run's training time.
+    epoch that has begun, whose sums are loss_sum, correct and seen; seconds counts the whole run's training time,
+    epoch_seconds the epoch's, of which waited went by until its batches were prepared.
     """
 
     flat: Array
@@ -60,6 +62,7 @@ class State:
     seen: int = 0
     seconds: float = 0.0
     epoch_seconds: float = 0.0
+    waited: float = 0.0
 
     @property
     def best_params(self) -> Params:
@@ -106,16 +109,8 @@ def train(
     order, parameter_groups = _groups(task, state.params)
     gradient = tree.pack(tree.map(np.zeros_like, state.params), order)
     while state.epoch < task.recipe.epochs:
-        train_part = task.data.train
-        for indices in epoch_batches(
-            len(train_part), task.recipe.batch_size, task.recipe.seed, state.epoch, state.batch
-        ):
-            if should_stop():
-                return False
-            began = time.perf_counter()
-            loss = _step(task, state, indices, gradient, parameter_groups)
-            state.epoch_seconds += time.perf_counter() - began
-            on_step(state, loss)
+        if not _epoch(task, state, gradient, parameter_groups, on_step, should_stop):
+            return False
         row = _finish_epoch(task, state)
         on_epoch(state, row)
     return True
@@ -137,11 +132,40 @@ def prepare(task: Task, indices: Array, epoch: int, dtype: Any) -> tuple[Array, 
     return task.preprocessing.apply(images, dtype), batch.labels
 
 
+def _epoch(
+    task: Task,
+    state: State,
+    gradient: tuple[Array, Params],
+    parameter_groups: list[groups.Group],
+    on_step: Callable[[State, float], None],
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Train to the epoch's end; False where should_stop ended it."""
+    recipe, epoch, dtype = task.recipe, state.epoch, state.flat.dtype
+    batches = epoch_batches(len(task.data.train), recipe.batch_size, recipe.seed, epoch, state.batch)
+    with ahead(batches, lambda indices: prepare(task, indices, epoch, dtype)) as prepared:
+        while state.batch < task.batches:
+            if should_stop():
+                return False
+            began = time.perf_counter()
+            images, labels = next(prepared)
+            waited = time.perf_counter() - began
+            loss = _step(task, state, images, labels, gradient, parameter_groups)
+            state.waited += waited
+            state.epoch_seconds += time.perf_counter() - began
+            on_step(state, loss)
+    return True
+
+
 def _step(
-    task: Task, state: State, indices: Array, gradient: tuple[Array, Params], parameter_groups: list[groups.Group]
+    task: Task,
+    state: State,
+    images: Array,
+    labels: Array,
+    gradient: tuple[Array, Params],
+    parameter_groups: list[groups.Group],
 ) -> float:
     recipe, step = task.recipe, state.epoch * task.batches + state.batch
-    images, labels = prepare(task, indices, state.epoch, state.flat.dtype)
     result = gradients(
         task.model, state.params, task.config, images, labels,
         label_smoothing=recipe.label_smoothing, seed=(recipe.seed, step), workers=task.workers, into=gradient,
@@ -184,10 +208,11 @@ def _finish_epoch(task: Task, state: State) -> Row:
         "test_accuracy": test.accuracy,
         "learning_rate": learning_rate(task, (state.epoch + 1) * task.batches - 1),
         "images_per_second": state.seen / state.epoch_seconds,
+        "data_share": state.waited / state.epoch_seconds,
         "seconds": state.seconds,
     }
     state.epoch, state.batch = state.epoch + 1, 0
-    state.loss_sum, state.correct, state.seen, state.epoch_seconds = 0.0, 0, 0, 0.0
+    state.loss_sum, state.correct, state.seen, state.epoch_seconds, state.waited = 0.0, 0, 0, 0.0, 0.0
     return row
 
 

@@ -19,7 +19,8 @@ from numpy_vit.training.loop import Row, State, Task, start
 from numpy_vit.training.recipe import Recipe
 
 CONFIG, METRICS, CHECKPOINT, STATE = "config.json", "metrics.jsonl", "checkpoint.safetensors", "optimizer.safetensors"
-_COUNTERS = ("epoch", "batch", "loss_sum", "correct", "seen", "seconds", "epoch_seconds")
+_COUNTERS = ("epoch", "batch", "loss_sum", "correct", "seen", "seconds", "epoch_seconds", "waited")
+_LATER = {"waited": 0.0}  # counters that folders of earlier versions lack
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _restore(path: Path, state: State) -> None:
     if {name: (array.shape, array.dtype) for name, array in tensors.items()} != shapes:
         raise CheckpointError(f"{path} does not belong to the run's configuration: its arrays differ from {shapes}")
     try:
-        where = json.loads(metadata["state"])
+        where = _LATER | json.loads(metadata["state"])
         counters = {name: where[name] for name in _COUNTERS}
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} does not say where the run stood: {error!r}") from error

@@ -1,7 +1,7 @@
-"""The memory that activations take, from the configuration alone: what each layer's cache holds, layer by layer.
+"""The memory that a model takes, from the configuration alone: activations by what each layer's cache holds.
 
-One image; S tokens (T prefix tokens and N patches), width D, hidden width F, H heads.  The sums are numbers, times
-the bytes of one number.  A test walks the caches of real models and counts the same.
+Activations are those of one image; S tokens (T prefix tokens and N patches), width D, hidden width F, H heads.  The
+sums are numbers, times the bytes of one number.  A test walks the caches of real models and counts the same.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ import math
 
 from numpy_vit.models import deit
 from numpy_vit.models.vit_config import Config
-from numpy_vit.views.shapes import attention_width
+from numpy_vit.views.shapes import attention_width, parameter_shapes
+
+_AT_ONCE = 1 << 20  # dot_product_attention's: where a shard has more attention weights, they are computed in parts
+_PIECE = 1 << 15  # elementwise's: so many numbers of an activation are computed at once
 
 
-def training(config: Config, itemsize: int = 4) -> dict[str, int]:
-    """Return the bytes that a forward keeps for the backward, a part each, for one image.
+def training(config: Config, itemsize: int = 4, images: int = 1) -> dict[str, int]:
+    """Return the bytes that a forward keeps for the backward, a part each, for one image of so many.
 
-    With pre-norm or post-norm, a block keeps 9 S·D + 2 S + H·S² + 2 S·F numbers: both norms' x̂ and 1/σ, the inputs of
-    the four linear layers, q, the array of which k and v are parts, the attention weights, the activation's slope.
-    Dropout adds its masks.
+    With pre-norm or post-norm, a block keeps 9 S·D + 2 S + H·S² + 3 S·F numbers: both norms' x̂ and 1/σ, the inputs of
+    the four linear layers, q, the array of which k and v are parts, the attention weights where they are few, the
+    activation's input and what its slope follows from.  Dropout adds its masks.  Where only R tokens are read, the
+    last block keeps R in place of S but for keys, values and what these come from.
     """
-    S, D = _tokens(config), config.embed_dim
+    S, D, rows = _tokens(config), config.embed_dim, _rows(config)
     pixels = config.in_chans * math.prod(config.patch)
     embedding = config.num_patches * pixels  # the patches
     embedding += config.num_patches * (pixels + 1) if config.patch_pre_norm else 0
@@ -28,54 +32,123 @@ def training(config: Config, itemsize: int = 4) -> dict[str, int]:
     embedding += S * D if config.pos_drop_rate else 0
     counts = {
         "patch embedding": embedding,
-        "attention": config.depth * _attention(config) + _paths(config),
-        "MLP": config.depth * _mlp(config) + _paths(config),
-        "norms and layer scale": config.depth * _norms(config),
+        "attention": sum(_attention(config, R, images) for R in rows) + _paths(config),
+        "MLP": sum(_mlp(config, R) for R in rows) + _paths(config),
+        "norms and layer scale": sum(_norms(config, R) for R in rows),
         "pooling and head": _head(config),
     }
     return {name: count * itemsize for name, count in counts.items() if count}
 
 
-def inference(config: Config, itemsize: int = 4) -> int:
-    """Return about how many bytes `vit.predict` has in use at its peak, for one image, parameters not counted.
+def inference(config: Config, itemsize: int = 4, images: int = 1) -> int:
+    """Return about how many bytes `vit.predict` has in use at its peak, for one image of so many, without parameters.
 
     Caches live until their block returns, so the peak is in a block: in the softmax, where scores and weights exist
-    beside 7 S·D numbers, or in the activation, where three arrays of S·F (five with a gate) exist beside 11 S·D and
-    the weights.
+    beside 7 S·D numbers, and the part before them where they come in parts; or in the activation, where three arrays
+    of S·F (five with a gate) and four pieces exist beside 11 S·D and the weights.
     """
     S, D, F = _tokens(config), config.embed_dim, config.hidden
-    weights = config.num_heads * S * S
+    weights, parts = _weights(config, images)
     gate = (5 if config.swiglu else 2 if config.act == "relu" else 3) * S * F
+    gate += 0 if config.act == "relu" else 4 * min(S * F, _PIECE // images)
     inner = 5 * S * attention_width(config)
-    return itemsize * max(3 * S * D + 4 * inner // 5 + 2 * weights, 6 * S * D + inner + weights + gate)
+    softmax = 3 * S * D + 4 * inner // 5 + (3 if parts else 2) * weights
+    return itemsize * max(softmax, 6 * S * D + inner + (0 if parts else weights) + gate)
+
+
+def step(
+    config: Config, batch: int, shard: int, workers: int, *, averages: int = 2, itemsize: int = 4
+) -> dict[str, int]:
+    """Return about how many bytes a training step has in use at its peak, a part each.
+
+    Parameters
+    ----------
+    shard, workers : images a shard, and threads: so many shards' activations exist at once
+    averages : arrays as large as the parameters that live between the steps: two for Adam, one for SGD's momentum,
+        one more for averaged weights
+    """
+    size = sum(math.prod(shape) for shape in parameter_shapes(config).values())
+    shards = -(-batch // shard)
+    threads = min(workers, shards)
+    images = min(shard, batch)
+    kept = sum(training(config, itemsize, images).values()) + _backward(config, images) * itemsize
+    return {
+        "parameters, gradients, optimizer": (2 + averages) * size * itemsize,
+        "shards' gradients": min(threads + 1, shards) * size * itemsize,  # one is being added while others are made
+        "activations": threads * images * kept,
+        "images": 2 * batch * config.in_chans * math.prod(config.image) * itemsize,  # the next batch is prepared
+    }
+
+
+def prediction(config: Config, batch: int, shard: int, workers: int, itemsize: int = 4) -> dict[str, int]:
+    """Return about how many bytes the logits of a batch need at the peak, a part each; the parameters as in step."""
+    size = sum(math.prod(shape) for shape in parameter_shapes(config).values())
+    threads, images = min(workers, -(-batch // shard)), min(shard, batch)
+    return {
+        "parameters": size * itemsize,
+        "activations": threads * images * inference(config, itemsize, images),
+        "images": batch * config.in_chans * math.prod(config.image) * itemsize,
+    }
+
+
+def readable(count: int) -> str:
+    """Return "1.23 GB", "456 kB" or "78 bytes"."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count} bytes"
+
+
+def _backward(config: Config, images: int) -> int:
+    """The numbers that a block's backward has in use beside the caches: in the MLP, or in the attention."""
+    S, D, F = _tokens(config), config.embed_dim, config.hidden
+    mlp = (4 if config.swiglu else 2) * S * F + 2 * S * D
+    weights, parts = _weights(config, images)  # in parts: the weights themselves, and what is left of the part before
+    return max(mlp, (5 if parts else 2) * weights + S * D + 4 * S * attention_width(config))
+
+
+def _weights(config: Config, images: int) -> tuple[int, bool]:
+    """How many attention weights of each image exist at once, and whether they come in parts."""
+    every = config.num_heads * _tokens(config) ** 2
+    return min(every, _AT_ONCE // images), images * every > _AT_ONCE
 
 
 def _tokens(config: Config) -> int:
     return config.num_prefix_tokens + config.num_patches
 
 
-def _attention(config: Config) -> int:
-    S, D, weights = _tokens(config), config.embed_dim, config.num_heads * _tokens(config) ** 2
-    SI = S * attention_width(config)
-    count = S * D + SI + 3 * SI + weights + SI  # input, scaled q, qkv, weights, the heads side by side
+def _rows(config: Config) -> list[int]:
+    """How many tokens each block computes: all, but in the last block those that are read, if no pool needs all."""
+    rows = [_tokens(config)] * config.depth
+    if config.block_forms(every_token=False) != config.block_forms(every_token=True):
+        rows[-1] = config.read_tokens
+    return rows
+
+
+def _attention(config: Config, R: int, images: int) -> int:
+    S, D, H, inner = _tokens(config), config.embed_dim, config.num_heads, attention_width(config)
+    weights = H * R * S
+    count = S * D + R * inner + (3 if R == S else 2) * S * inner  # input, scaled q, the array of k and v (and q)
+    count += R * inner + (weights if images * weights <= _AT_ONCE else 0)  # the heads side by side
     if config.qk_norm:
-        count += 2 * (SI + config.num_heads * S) + SI  # both norms' x̂ and 1/σ; k after its norm
-    count += 2 * weights if config.attn_drop_rate else 0  # mask, dropped weights
-    return count + (S * D if config.proj_drop_rate else 0)
+        count += (R + S) * (inner + H) + S * inner  # both norms' x̂ and 1/σ; k after its norm
+    count += weights if config.attn_drop_rate else 0
+    return count + (R * D if config.proj_drop_rate else 0)
 
 
-def _mlp(config: Config) -> int:
-    S, D, F = _tokens(config), config.embed_dim, config.hidden
-    count = S * D + (5 if config.swiglu else 2) * S * F  # input; slope and output, and with a gate its two factors
-    if config.act == "relu" and not config.swiglu and not config.proj_drop_rate:
-        count -= S * F  # the output says the slope
-    return count + (S * F + S * D if config.proj_drop_rate else 0)
+def _mlp(config: Config, R: int) -> int:
+    D, F = config.embed_dim, config.hidden
+    arrays = 5 if config.swiglu else 3  # input, what the slope follows from, output; with a gate its two factors
+    if config.act == "relu" and not config.swiglu:
+        arrays = 2 if config.proj_drop_rate else 1  # the output says the slope
+    count = R * D + arrays * R * F
+    return count + (R * F + R * D if config.proj_drop_rate else 0)
 
 
-def _norms(config: Config) -> int:
+def _norms(config: Config, R: int) -> int:
     S, D = _tokens(config), config.embed_dim
-    scales = 0 if config.init_values is None else 2 * S * D  # what layer scale multiplies
-    return 2 * (S * D + S) + scales
+    scales = 0 if config.init_values is None else 2 * R * D  # what layer scale multiplies
+    return (S + R) * (D + 1) + scales
 
 
 def _paths(config: Config) -> int:
@@ -84,12 +157,13 @@ def _paths(config: Config) -> int:
 
 
 def _head(config: Config) -> int:
-    S, N, D, F = _tokens(config), config.num_patches, config.embed_dim, config.hidden
+    N, D, F = config.num_patches, config.embed_dim, config.hidden
+    S = (_rows(config) or [_tokens(config)])[-1]
     before, after = config.final_norm and not config.norm_after_pool, config.final_norm and config.norm_after_pool
     count = S * (D + 1) if before else 0
     if config.global_pool == "map":
-        # The norm's output, then q, kv, weights, heads, x̂ and 1/σ, the MLP's input, slope and output.
-        count += S * D + D + 2 * N * D + config.num_heads * N + D + (D + 1) + D + 2 * F
+        # The norm's output, then q, kv, weights, heads, x̂ and 1/σ, the MLP's input and three of F.
+        count += S * D + D + 2 * N * D + config.num_heads * N + D + (D + 1) + D + 3 * F
     count += D + 1 if after else 0
     if isinstance(config, deit.Config):  # two heads read two tokens: with dropout, a mask and a product each
         views = S * D if config.num_classes and not config.drop_rate else 0

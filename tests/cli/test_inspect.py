@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,24 @@ def test_a_variant_as_json_at_another_size(cli: Cli) -> None:
     wide = json.loads(cli("inspect", "vit_tiny_patch16_224", "--image-size", "160x224", "--json").stdout)
     assert wide["intermediates"]["patch_embed"] == [1, 140, 192]
     assert {"name": "pos_embed", "shape": [1, 141, 192], "dtype": "float32"} in wide["tensors"]
+
+
+def test_what_a_batch_takes(cli: Cli) -> None:
+    text = cli("inspect", "vit_tiny_patch16_224", "--batch-size", "8", "--workers", "2").stdout
+    assert "estimate for a batch of 8 on this machine, in shards of 2, 2 workers" in text
+    for line in ("training step: ", "inference:     "):
+        assert re.search(rf"^{line}[\d.]+ [MG]B, [\d.]+ m?s, [\d.]+ m?s an image$", text, re.MULTILINE)
+    found = json.loads(cli("inspect", "vit_tiny_patch16_224", "--workers", "1", "--json").stdout)["estimate"]
+    assert found.keys() == {
+        "batch_size", "workers", "shard_size", "gemm_flops_per_second", "step_bytes", "step_seconds",
+        "inference_bytes", "inference_seconds",
+    }  # fmt: skip
+    assert (found["batch_size"], found["workers"]) == (64, 1)
+    assert found["step_bytes"].keys() == {
+        "parameters, gradients, optimizer", "shards' gradients", "activations", "images",
+    }  # fmt: skip
+    assert 0 < sum(found["inference_bytes"].values()) < sum(found["step_bytes"].values())
+    assert 0 < found["inference_seconds"] < found["step_seconds"]
 
 
 def test_a_file_of_ours(cli: Cli, tmp_path: Path) -> None:

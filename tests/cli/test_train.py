@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from numpy_vit.checkpoints import own, safetensors
+from numpy_vit.cli import estimates
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -25,8 +26,9 @@ Options = tuple[str, ...]
 
 ROW = {
     "epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate", "images_per_second",
-    "seconds",
+    "data_share", "seconds",
 }  # fmt: skip
+TIMED = {"seconds", "images_per_second", "data_share"}
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -34,7 +36,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def timeless(folder: Path) -> list[dict[str, Any]]:
-    return [{key: row[key] for key in ROW - {"seconds", "images_per_second"}} for row in rows(folder)]
+    return [{key: row[key] for key in ROW - TIMED} for row in rows(folder)]
 
 
 def wait_for_epoch(folder: Path) -> None:
@@ -57,6 +59,7 @@ def test_a_run_writes_its_folder(cli: Cli, tmp_path: Path, tiny: Options) -> Non
         assert row.keys() == ROW
         assert 0 <= row["train_accuracy"] <= 1
         assert row["images_per_second"] > 0
+        assert 0 < row["data_share"] < 1
     about = json.loads((folder / "config.json").read_text())
     assert about["recipe"]["epochs"] == 2
     assert about["model"]["embed_dim"] == 16
@@ -68,6 +71,8 @@ def test_a_run_writes_its_folder(cli: Cli, tmp_path: Path, tiny: Options) -> Non
     epochs = re.findall(r"^epoch (\d)/2 .*test loss [\d.]+ accuracy +[\d.]+%", result.stdout, re.MULTILINE)
     assert epochs == ["1", "2"]
     assert "\r" not in result.stdout
+    assert re.search(r"^about \d+ s and \d+ MB: 2 epochs of 23 steps$", result.stdout, re.MULTILINE)
+    assert re.search(r"^data loading took \d+\.\d% of the time$", result.stdout, re.MULTILINE)
     assert f"{rows(folder)[-1]['test_accuracy']:.2%}" in result.stdout.splitlines()[-2]
 
 
@@ -180,3 +185,18 @@ def test_a_terminal_sees_a_moving_line(tmp_path: Path, tiny: Options) -> None:
     assert re.search(
         rb"\r\x1b\[2Kepoch 1/2  batch \d+/360  loss [\d.]+  accuracy [\d.]+%  \d+ images/s  \d:\d\d left", seen
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "1 s"), (54.4, "54 s"), (99.9, "100 s"), (130, "2 min"), (5900, "98 min"), (12240, "3.4 h")],
+)
+def test_durations_are_rough(seconds: float, text: str) -> None:
+    assert estimates.about_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(3, "1 MB"), (61_400_000, "61 MB"), (340_000_000, "0.34 GB"), (12_345_000_000, "12 GB")]
+)
+def test_sizes_are_rough(count: int, text: str) -> None:
+    assert estimates.about_bytes(count) == text

@@ -14,6 +14,33 @@ def pictures(n=3, channels=2, height=9, width=7):
     return np.random.default_rng(0).integers(0, 256, (n, channels, height, width), np.uint8)
 
 
+def as_written(images, matrices):
+    """All pixels of all images at once, each blended from four of the padded image."""
+    Y, X = images.shape[2:]
+    centre = np.array([(Y - 1) / 2, (X - 1) / 2])[:, None]
+    places = np.stack([*np.mgrid[:Y, :X].reshape(2, -1) - centre, np.ones(Y * X)])
+    sources = (matrices @ places + centre + 1).astype(np.float32)
+    rows, columns = np.clip(sources[:, 0], 0, Y + 0.999), np.clip(sources[:, 1], 0, X + 0.999)
+    top, left = rows.astype(int), columns.astype(int)
+    lower, right = (rows - top)[:, None], (columns - left)[:, None]
+    padded = np.pad(images, [(0, 0), (0, 0), (1, 1), (1, 1)]).astype(float)
+
+    def at(down, across):
+        return np.stack([image[:, y + down, x + across] for image, y, x in zip(padded, top, left, strict=True)])
+
+    upper_row = at(0, 0) * (1 - right) + at(0, 1) * right
+    lower_row = at(1, 0) * (1 - right) + at(1, 1) * right
+    return np.rint(upper_row * (1 - lower) + lower_row * lower).astype(np.uint8).reshape(images.shape)
+
+
+@pytest.mark.parametrize("shape", [(64, 1, 8, 8), (70, 3, 32, 32), (3, 2, 9, 7), (2, 1, 1, 1), (1, 1, 200, 150)])
+@pytest.mark.parametrize("strength", [0.7, 3.0])
+def test_pieces_and_buffers_change_no_bit(shape, strength):
+    images, rng = pictures(*shape), np.random.default_rng(1)
+    matrices = np.array([draw_matrix(strength, shape[2:], rng) for _ in images])
+    np.testing.assert_array_equal(warp(images, matrices), as_written(images, matrices))
+
+
 def test_the_identity_changes_nothing():
     images = pictures()
     np.testing.assert_array_equal(warp(images, np.tile(IDENTITY, (3, 1, 1))), images)

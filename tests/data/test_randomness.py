@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from numpy_vit.data.randomness import epoch_rng, sample_rng
+from numpy_vit.data.randomness import epoch_rng, sample_rng, sample_rngs
 
 
 def test_the_stream_is_philox_with_the_documented_key_and_counter():
@@ -43,3 +43,15 @@ def test_numbers_out_of_range(arguments):
         sample_rng(*arguments)
     with pytest.raises(TypeError):
         sample_rng(0, 1.5, 0)
+
+
+def test_one_generator_for_many_samples_draws_what_each_sample_s_own_does():
+    samples = [5, 0, 2**40, 5]
+    for sample, rng in zip(samples, sample_rngs(3, 1, samples, 2), strict=True):
+        own = sample_rng(3, 1, sample, 2)
+        # an odd number of 32-bit draws leaves half a word behind, which must not reach the next sample
+        assert rng.integers(9, dtype=np.int32) == own.integers(9, dtype=np.int32)
+        np.testing.assert_array_equal(rng.random(6), own.random(6))
+    for arguments in ((-1, 0, [0]), (0, 2**64, [0]), (0, 0, [4, -1]), (0, 0, [0], -1)):
+        with pytest.raises(ValueError, match=r"must be in 0 \.\. 2\^64 - 1"):
+            list(sample_rngs(*arguments))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,11 @@ import numpy as np
 import pytest
 
 from numpy_vit import tree
+from numpy_vit.checkpoints import safetensors
 from numpy_vit.training import loop
 from numpy_vit.training.finite import NotFiniteError, first_bad
 from numpy_vit.training.loop import Row, State, Task
-from numpy_vit.training.run_folder import RunFolder, resume
+from numpy_vit.training.run_folder import STATE, RunFolder, resume
 
 MakeTask = Callable[..., Task]
 
@@ -35,7 +39,8 @@ def run(task: Task, state: State | None = None, stop_after: int | None = None) -
 
 
 def timeless(rows: list[Row]) -> list[Row]:
-    return [{key: row[key] for key in row if key not in ("seconds", "images_per_second")} for row in rows]
+    timed = ("seconds", "images_per_second", "data_share")
+    return [{key: row[key] for key in row if key not in timed} for row in rows]
 
 
 def test_the_same_seed_gives_the_same_bits_for_any_number_of_workers(small_task: MakeTask) -> None:
@@ -74,6 +79,73 @@ def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
     if whole.average is not None and resumed.average is not None:
         assert resumed.average.tobytes() == whole.average.tobytes()
     assert timeless(first_rows + later_rows) == timeless(rows)
+
+
+def test_preparing_ahead_changes_no_bit(small_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = small_task(flip=True, affine=1.0)
+    ahead, rows = run(task)
+
+    @contextmanager
+    def at_once(items: Iterable[Any], prepare: Callable[[Any], Any]) -> Iterator[Iterator[Any]]:
+        yield map(prepare, items)
+
+    monkeypatch.setattr(loop, "ahead", at_once)
+    plain, plain_rows = run(task)
+    assert ahead.flat.tobytes() == plain.flat.tobytes()
+    assert timeless(rows) == timeless(plain_rows)
+    assert all(0 < row["data_share"] < 1 for row in rows)
+
+
+@pytest.mark.parametrize("how", ["should_stop", "interrupt", "broken data"])
+def test_a_run_that_ends_early_leaves_no_thread(
+    small_task: MakeTask, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    before = set(threading.enumerate())
+    task, prepare, calls = small_task(), loop.prepare, [0]
+
+    def third_fails(*arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise OSError("the disk is gone")
+        return prepare(*arguments)
+
+    def interrupt(state: State, loss: float) -> None:
+        if state.batch == 2:
+            raise KeyboardInterrupt
+
+    if how == "should_stop":
+        state, _ = run(task, stop_after=2)
+    else:
+        state = loop.start(task)
+        if how == "broken data":
+            monkeypatch.setattr(loop, "prepare", third_fails)
+        on_step = interrupt if how == "interrupt" else lambda state, loss: None
+        with pytest.raises(KeyboardInterrupt if how == "interrupt" else OSError) as caught:
+            loop.train(task, state, on_step, lambda state, row: None)
+        if how == "broken data":
+            assert caught.traceback[-1].name == "third_fails"
+            assert calls == [3]
+    assert set(threading.enumerate()) == before
+    assert state.batch == 2  # the steps before it were done, so the state can be saved
+    monkeypatch.undo()
+    resumed, _ = run(task, state)
+    assert resumed.flat.tobytes() == run(task)[0].flat.tobytes()
+
+
+def test_folders_of_earlier_versions_resume(
+    small_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = small_task()
+    folder = RunFolder(tmp_path / "run", "digits")
+    monkeypatch.setattr("numpy_vit.training.run_folder.load", lambda name: task.data)
+    folder.create(task)
+    folder.save(task, run(task, stop_after=6)[0])
+    tensors, metadata = safetensors.read(folder.path / STATE)
+    where = json.loads(metadata["state"])
+    del where["waited"]
+    safetensors.write(folder.path / STATE, tensors, {"state": json.dumps(where)})
+    _, _, state = resume(folder.path, workers=1)
+    assert (state.epoch, state.batch, state.waited) == (1, 2, 0.0)
 
 
 def test_every_parameter_moves_in_the_first_step(small_task: MakeTask) -> None:
