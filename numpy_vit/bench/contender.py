@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from numpy_vit.bench import layers, measure, protocol
 from numpy_vit.bench.workloads import WORKLOADS, Inputs, Job, Workload, draw, read
+from numpy_vit.training.allocator import keep_freed_memory
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -43,6 +44,7 @@ def inputs(args: argparse.Namespace, workload: Workload) -> Inputs:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve on the standard streams."""
+    keep_freed_memory()
     base = measure.resident_bytes()
     args = parser(__doc__).parse_args(argv)
     workload = chosen(args)

@@ -118,7 +118,7 @@ class Job:
             self._logits(workers)
             return None
         found = self._gradients(workers)
-        groups.apply(adamw.update, self._flat, self._grads[0], self._state, self._groups, LEARNING_RATE)
+        groups.apply(adamw.update, self._flat, self._grads[0], self._state, self._groups, LEARNING_RATE, workers)
         return found.loss
 
     def outputs(self) -> dict[str, Any]:
@@ -140,9 +140,4 @@ class Job:
         )
 
     def _logits(self, workers: int) -> Array:
-        size = step.shard_size(len(self._images), self._workload.tokens, self._workload.config.embed_dim)
-
-        def run(number: int) -> Array:
-            return vit.predict(self._params, self._images[number * size : (number + 1) * size], self._workload.config)
-
-        return np.concatenate(list(step.in_order(run, -(-len(self._images) // size), workers)))
+        return step.logits(vit, self._params, self._workload.config, self._images, workers=workers)

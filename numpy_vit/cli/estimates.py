@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from numpy_vit.cli.usage import cores
-from numpy_vit.training.step import shard_size
+from numpy_vit.training.shards import shard_size
 from numpy_vit.views import memory, speed
 
 PROCESS = 50_000_000  # bytes of Python, NumPy and Pillow beside the arrays that are counted, measured
@@ -48,4 +48,4 @@ def about_seconds(seconds: float) -> str:
 
 
 def _shard(config: Any, batch: int) -> int:
-    return shard_size(batch, config.num_patches + config.num_prefix_tokens, config.embed_dim)
+    return shard_size(batch, config.num_patches + config.num_prefix_tokens)

@@ -17,6 +17,7 @@ from numpy_vit import __version__
 from numpy_vit.cli import bench, compare, convert, evaluate, explain, gradcheck, inspect, predict, train
 from numpy_vit.cli.usage import UsageError
 from numpy_vit.errors import NumpyVitError
+from numpy_vit.training.allocator import keep_freed_memory
 
 COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain, bench)
 _BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.one_blas_thread:
         for name in _BLAS:
             os.environ.setdefault(name, "1")
+        keep_freed_memory()
     warnings.showwarning = _one_line
     try:
         status: int = args.run(args)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy_vit.layers import dropout, softmax
 from numpy_vit.tree import Array, Cache
 
-AT_ONCE = 1 << 20  # weights, 4 MB of float32: the 14x14 patches of a few images fit at once
+AT_ONCE = 1 << 21  # weights, 8 MB of float32: the 14x14 patches of some images fit at once
 
 
 def forward(
@@ -32,7 +32,7 @@ def forward(
     bias : added to the scores, any shape that broadcasts to (B, H, M, N); None for no bias. -inf forbids a key; a query
         whose keys are all forbidden gives NaN, as in nn.MultiheadAttention
     drop : dropout rate of the attention weights
-    at_once : how many weights may exist at a time; one row a head exists in any case
+    at_once : how many weights may exist at a time; one row a head does in any case
 
     Returns
     -------
@@ -48,7 +48,7 @@ def forward(
         p = _softmaxed(q[:, :, rows], k, _rows_of(bias, rows))
         dropped, c_drop = dropout.forward(p, drop, rng)
         np.matmul(dropped, v, out=o[:, :, rows])
-        # (M, N) weights a head would be most of the model's memory where N is large, and little where one chunk is all
+        # kept where one chunk is all; where N is large, they would be most of the model's memory
         chunks.append((rows, p if rows == slice(0, M) else None, c_drop))
     return o, (q, k, v, bias, chunks)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from numpy_vit.tree import Array
 
-# A chain of a dozen NumPy operations over 20 MB reads and writes memory a dozen times; over 32,768 numbers at a time
+# A chain of a dozen NumPy operations over 20 MB reads and writes memory a dozen times; over 65,536 numbers at a time
 # it stays in the second-level cache.  Smaller pieces, which would stay in the first, lose more than that gains to the
 # cost of starting each operation, and twice so with two threads, which pass Python's lock to and fro.
-_PIECE = 32768
+_PIECE = 65536
 
 
 def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from numpy_vit.layers import block as pre_norm_block
 from numpy_vit.layers.block import Config
-from numpy_vit.layers.recording import Note, below, ignore
+from numpy_vit.layers.recording import Note, Take, below, ignore
 from numpy_vit.tree import Array, Cache, Params
 
 
@@ -51,17 +51,25 @@ def forward(
     return x, (caches,)
 
 
-def backward(dy: Array, cache: Cache) -> tuple[Array, list[Params]]:
+def backward(dy: Array, cache: Cache, take: Take | None = None) -> tuple[Array, list[Params]]:
     """Return dx and the gradients of each block.
 
     (1) x_l = block_l(x_{l-1}), l = 1 … L  ⇒  dx_{l-1} and block l's gradients from dx_l, the last block first
+
+    Parameters
+    ----------
+    take : where given, receives each block's gradients ("blocks.3", grads) as soon as they are known, and none are
+        returned: then only those of one block exist at a time
     """
     (caches,) = cache
     grads: list[Params] = []
     dx = dy
-    for block, c_block in reversed(caches):
+    for i, (block, c_block) in reversed(list(enumerate(caches))):
         dx, dblock = block.backward(dx, c_block)  # (1)
-        grads.insert(0, dblock)
+        if take is None:
+            grads.insert(0, dblock)
+        else:
+            take(f"blocks.{i}", dblock)
     return dx, grads
 
 

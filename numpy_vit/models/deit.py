@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from numpy_vit.layers import dropout, encoder, initial, layernorm, linear, optional, position_table
-from numpy_vit.layers.recording import Note, ignore, into
+from numpy_vit.layers.recording import Note, Take, ignore, into
 from numpy_vit.models import vit
 from numpy_vit.tree import Array, Cache, Params
 
@@ -91,18 +91,24 @@ def forward(
     return logits, (c_embed, c_blocks, c_heads)
 
 
-def backward(dlogits: tuple[Array, Array], cache: Cache, input_grad: bool = False) -> tuple[Array | None, Params]:
+def backward(
+    dlogits: tuple[Array, Array], cache: Cache, input_grad: bool = False, take: Take | None = None
+) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
     (1) two heads read two tokens of norm(x_L): their gradients arrive in two rows, zero in those of the patches
     (2) x_L = encoder(x_0): dx_0 and the blocks' gradients
     (3) x_0 = [cls, dist, patches] + positions: gradients of tokens, table and projection are summed over the batch
+
+    Parameters
+    ----------
+    take : where given, receives the gradients part by part, and none are returned, as in vit.backward
     """
     c_embed, c_blocks, c_heads = cache
     dx, grads = _heads_backward(dlogits, c_heads)  # (1)
-    dx, grads["blocks"] = encoder.backward(dx, c_blocks)  # (2)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take)  # (2)
     dimages, dembed = vit.embed_backward(dx, c_embed, input_grad)  # (3)
-    return dimages, grads | dembed
+    return dimages, vit.hand_over(grads | dembed, take)
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:

@@ -27,11 +27,11 @@ from numpy_vit.layers import (
     token_and_mean_pool,
     token_pool,
 )
-from numpy_vit.layers.recording import Note, ignore, into
+from numpy_vit.layers.recording import Note, Take, ignore, into
 from numpy_vit.models.vit_config import ACTIVATIONS, Config
 from numpy_vit.tree import Array, Cache, Params
 
-__all__ = ["Config", "backward", "embed", "embed_backward", "forward", "init", "predict"]
+__all__ = ["Config", "backward", "embed", "embed_backward", "forward", "hand_over", "init", "predict"]
 
 
 def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32) -> Params:
@@ -102,18 +102,33 @@ def forward(
     return x, (c_embed, c_blocks, c_head)
 
 
-def backward(dlogits: Array, cache: Cache, input_grad: bool = False) -> tuple[Array | None, Params]:
+def backward(
+    dlogits: Array, cache: Cache, input_grad: bool = False, take: Take | None = None
+) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
     (1) logits = head ∘ pool ∘ norm (x_L): the head's backwards in the opposite order give dx_L
     (2) x_L = encoder(x_0): dx_0 and the blocks' gradients
     (3) x_0 = [cls, patches] + positions: gradients of tokens, table and projection are summed over the batch
+
+    Parameters
+    ----------
+    take : where given, receives the gradients part by part, as soon as they are known: those of block 3 as
+        ("blocks.3", grads), the others at once as ("", grads).  Then none are returned
     """
     c_embed, c_blocks, c_head = cache
     dx, grads = _head_backward(dlogits, c_head)  # (1)
-    dx, grads["blocks"] = encoder.backward(dx, c_blocks)  # (2)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take)  # (2)
     dimages, dembed = embed_backward(dx, c_embed, input_grad)  # (3)
-    return dimages, grads | dembed
+    return dimages, hand_over(grads | dembed, take)
+
+
+def hand_over(grads: Params, take: Take | None) -> Params:
+    """Give what is left of the gradients to `take` and return none, or return them where nobody takes."""
+    if take is None:
+        return grads
+    take("", grads)
+    return {}
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:

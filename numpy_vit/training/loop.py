@@ -176,7 +176,7 @@ def _step(
     rate = learning_rate(task, step)
     groups.apply(
         OPTIMIZERS[recipe.optimizer].update, state.flat, gradient[0], state.optimizer, parameter_groups, rate,
-        **recipe.hyper,
+        workers=task.workers, **recipe.hyper,
     )  # fmt: skip
     if state.average is not None and recipe.ema is not None:
         ema.update(state.average, state.flat, ema.decay_at(step, recipe.ema))

@@ -1,27 +1,17 @@
-"""The gradient step: loss and gradients of a batch, computed in shards."""
+"""The gradient step, loss and gradients of a batch, and the logits of one, computed in shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from numpy_vit import tree
 from numpy_vit.layers import cross_entropy
+from numpy_vit.training.shards import Turns, in_order, shard_size
 from numpy_vit.tree import Array, Params
-
-T = TypeVar("T")
-
-# A shard's activations should stay in the second-level cache: so many numbers in a block's input at most.  A batch
-# should make a few shards, so that a few cores have something to do; but below a third of that size Python's own
-# time, which threads cannot share, counts more than the cores.
-_MOST = 8 * 64 * 192
-_LEAST = _MOST // 3
-_SHARDS = 4
 
 
 @dataclass(frozen=True)
@@ -71,49 +61,52 @@ def gradients(
     B = len(images)
     if B == 0 or len(targets) != B:
         raise ValueError(f"{B} images have {len(targets)} targets: a batch needs one an image, and one image at least")
-    size = shard or shard_size(B, config.num_patches + config.num_prefix_tokens, config.embed_dim)
+    size = shard or _shard_size(images, config)
     denominator = float(B if weights is None else weights.sum())
+    buffer, total = tree.pack(tree.map(np.zeros_like, params)) if into is None else into
+    buffer[...] = 0
+    accumulators, turns = tree.flatten(total), Turns()
 
-    def run(number: int) -> tuple[float, Array, Params]:
+    def run(number: int) -> tuple[float, Array]:
         part = slice(number * size, (number + 1) * size)
         rng = None if seed is None else np.random.default_rng([*seed, number])
         own = None if weights is None else weights[part]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # whoever steps asks whether it is finite
-            logits, cache = model.forward(params, images[part], config, rng)
-            loss, c_loss = cross_entropy.forward(logits, targets[part], label_smoothing, own, "sum")
-            dlogits = cross_entropy.backward(1 / denominator, c_loss)
-            _, grads = model.backward(dlogits, cache)
-        return float(loss), logits, grads
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # whoever steps asks what is finite
+                logits, cache = model.forward(params, images[part], config, rng)
+                loss, c_loss = cross_entropy.forward(logits, targets[part], label_smoothing, own, "sum")
+                dlogits = cross_entropy.backward(1 / denominator, c_loss)
+                model.backward(
+                    dlogits, cache, take=lambda place, grads: turns.take(number, place, lambda: add(place, grads))
+                )
+        except BaseException:
+            turns.fail(number)
+            raise
+        return float(loss), logits
 
-    buffer, total = tree.pack(tree.map(np.zeros_like, params)) if into is None else into
-    buffer[...] = 0
-    accumulators = tree.flatten(total)
-    losses, logits = [], []
-    for loss, own_logits, grads in in_order(run, -(-B // size), workers):
+    def add(place: str, grads: Params) -> None:
         for name, gradient in tree.flatten(grads).items():
-            accumulators[name] += gradient
-        losses.append(loss)
-        logits.append(own_logits)
+            accumulators[f"{place}.{name}" if place else name] += gradient
+
+    losses, logits = zip(*in_order(run, -(-B // size), workers), strict=True)
     return Gradients(sum(losses) / denominator, np.concatenate(logits), total)
 
 
-def shard_size(batch: int, tokens: int, dim: int) -> int:
-    """Return how many images a shard has: it follows from the model and the batch, never from the workers."""
-    most, least = (max(1, round(numbers / (tokens * dim))) for numbers in (_MOST, _LEAST))
-    return min(max(-(-batch // _SHARDS), least), most)
+def logits(
+    model: ModuleType, params: Params, config: Any, images: Array, *, shard: int | None = None, workers: int = 1
+) -> Array:
+    """Return the logits (B, K) of a batch of images (B, C, Y, X), in shards that workers share; no caches are kept.
 
-
-def in_order(task: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
-    """Yield task(0), task(1), … in this order, computed by so many threads.
-
-    An exception in a task reaches the caller with its own traceback; tasks that have not begun are dropped, and
-    no thread is left behind.
+    One image, or BLAS with several threads, is served best by model.predict itself.
     """
-    if workers <= 1 or count <= 1:
-        yield from map(task, range(count))
-        return
-    pool = ThreadPoolExecutor(min(workers, count))
-    try:
-        yield from pool.map(task, range(count))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    size = shard or _shard_size(images, config)
+
+    def run(number: int) -> Array:
+        found: Array = model.predict(params, images[number * size : (number + 1) * size], config)
+        return found
+
+    return np.concatenate(list(in_order(run, -(-len(images) // size), workers)))
+
+
+def _shard_size(images: Array, config: Any) -> int:
+    return shard_size(len(images), config.num_patches + config.num_prefix_tokens)

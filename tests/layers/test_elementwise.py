@@ -8,7 +8,7 @@ import pytest
 from numpy_vit.layers import elementwise
 
 
-@pytest.mark.parametrize("size", [0, 1, 32767, 32768, 32769, 80000])
+@pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 160000])
 def test_pieces_cover_everything_once(size):
     x, y = np.arange(float(size)), np.empty(size)
     sizes = []

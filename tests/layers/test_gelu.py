@@ -43,14 +43,16 @@ def test_float32():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_far_out_and_not_a_number(dtype):
-    x = np.array([np.inf, 1e30, 50.0, -50.0, -1e30, np.nan], dtype)
+    x = np.array([1e30, 50.0, -50.0, -1e30, np.nan], dtype)
     y, slope = value_and_slope(gelu, x)
-    np.testing.assert_array_equal(y[:3], x[:3])
-    np.testing.assert_allclose(y[3:5], 0, atol=1e-36)
-    np.testing.assert_allclose(slope[:5], [1, 1, 1, 0, 0], atol=1e-35)
-    assert np.isnan(y[5]) and np.isnan(slope[5])
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(gelu.forward(np.array([-np.inf], dtype))[0])  # -∞ · 0, as in PyTorch
+    np.testing.assert_array_equal(y[:2], x[:2])
+    np.testing.assert_allclose(y[2:4], 0, atol=1e-36)
+    np.testing.assert_allclose(slope[:4], [1, 1, 0, 0], atol=1e-35)
+    assert np.isnan(y[4]) and np.isnan(slope[4])
+    with np.errstate(invalid="ignore"):  # ∞ · 0, as in PyTorch
+        y, slope = value_and_slope(gelu, np.array([np.inf, -np.inf], dtype))
+    np.testing.assert_array_equal(y, [np.inf, np.nan])
+    np.testing.assert_array_equal(slope, [np.nan, np.nan])
 
 
 def test_published_values():

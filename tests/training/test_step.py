@@ -14,7 +14,8 @@ from numpy_vit import tree
 from numpy_vit.checks.examples import vit_example
 from numpy_vit.layers import cross_entropy
 from numpy_vit.models import vit
-from numpy_vit.training.step import gradients, in_order, shard_size
+from numpy_vit.training.shards import in_order, shard_size
+from numpy_vit.training.step import gradients
 
 CONFIG = vit_example({"drop_rate": 0.2, "attn_drop_rate": 0.3, "drop_path_rate": 0.4})
 
@@ -106,10 +107,11 @@ def test_results_come_in_order_whoever_is_faster() -> None:
 
 
 def test_shard_size_follows_from_the_model_and_the_batch() -> None:
-    assert shard_size(64, 65, 192) == 8  # the activations of 8 such images fit the second-level cache
-    assert -(-8 // shard_size(8, 197, 192)) >= 2  # ViT-Ti/16 at 224 and batch 8 still makes two shards
-    assert shard_size(1, 4097, 768) == 1
-    assert shard_size(64, 16, 64) == 32
+    assert shard_size(64, 65) == 11  # six shards of at most 715 tokens: no worker of two has more than the other
+    assert -(-8 // shard_size(8, 197)) == 4  # ViT-Ti/16 at 224 and batch 8
+    assert shard_size(1, 4097) == 1
+    assert shard_size(64, 16) == 32
+    assert shard_size(64, 8) == 64  # too little for two
 
 
 @pytest.mark.parametrize(("images", "targets"), [(0, 0), (3, 2)])

@@ -12,7 +12,8 @@ from numpy_vit import tree
 from numpy_vit.layers import dot_product_attention, elementwise
 from numpy_vit.models import vit
 from numpy_vit.training import adamw
-from numpy_vit.training.step import gradients, shard_size
+from numpy_vit.training.shards import shard_size
+from numpy_vit.training.step import gradients
 from numpy_vit.views import memory
 
 FIELDS: dict[str, Any] = {
@@ -85,4 +86,4 @@ def test_readable(count: int, text: str) -> None:
 
 
 def _shard(config: vit.Config) -> int:
-    return shard_size(BATCH, config.num_patches + config.num_prefix_tokens, config.embed_dim)
+    return shard_size(BATCH, config.num_patches + config.num_prefix_tokens)
