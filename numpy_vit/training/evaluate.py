@@ -11,7 +11,7 @@ import numpy as np
 
 from numpy_vit.data import Dataset, Preprocessing
 from numpy_vit.layers import cross_entropy
-from numpy_vit.training.shards import in_order, shard_size
+from numpy_vit.training.shards import MOST, in_order, shard_size
 from numpy_vit.tree import Array, Params, flatten
 
 
@@ -52,7 +52,7 @@ def predict(
     """
     preprocessing.check(images.shape)
     dtype = next(iter(flatten(params).values())).dtype
-    size = shard_size(len(images), config.num_patches + config.num_prefix_tokens)
+    size = shard_size(len(images), config.num_patches + config.num_prefix_tokens, MOST)
 
     def run(number: int) -> Array:
         part = images[number * size : (number + 1) * size]

@@ -11,14 +11,19 @@ T = TypeVar("T")
 
 # Rows, the tokens of all images, in a shard.  At most: beyond, a matrix product gains nothing, and the activations
 # leave the caches.  At least: below, Python's own time, which threads cannot share, counts more than the cores.
-_MOST, _LEAST = 800, 500
+MOST, LEAST = 800, 500
 _SHARDS = 4  # a batch should make so many where it has the rows, so that a few cores have something to do
 
 
-def shard_size(batch: int, tokens: int) -> int:
-    """Return how many images a shard has: it follows from the model and the batch, never from the workers."""
+def shard_size(batch: int, tokens: int, least: int = LEAST) -> int:
+    """Return how many images a shard has: it follows from the model and the batch, never from the workers.
+
+    Parameters
+    ----------
+    least : rows that a shard should have at least.  MOST suits inference, which keeps no activations
+    """
     rows = batch * tokens
-    count = max(-(-rows // _MOST), min(_SHARDS, rows // _LEAST), 1)
+    count = max(-(-rows // MOST), min(_SHARDS, rows // least), 1)
     if count > 1:
         count += count % 2  # two workers get the same number
     return -(-batch // count)
@@ -41,35 +46,25 @@ def in_order(task: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
 
 
 class Turns:
-    """Lets the tasks of `in_order` do something one after the other, in their order, at every place they come by.
+    """Does what the tasks of `in_order` ask for in the tasks' order, at every place by itself, and lets none wait.
 
-    Adding up gradients is such a thing: floating-point sums depend on their order.  A task waits only for tasks before
-    it, which have begun before it, so that there is always one that goes on.
+    Adding up gradients is such a thing: floating-point sums depend on their order.  What comes early is put aside, and
+    done by whoever brings what was missing before it.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._next: dict[str, int] = {}  # by place: whose turn it is
-        self._failed: float = float("inf")
+        self._lock = threading.Lock()
+        self._aside: dict[str, dict[int, Callable[[], None]]] = {}  # by place and task
+        self._next: dict[str, int] = {}  # by place: whose turn it is, also while its action is being done
 
     def take(self, number: int, place: str, action: Callable[[], None]) -> None:
-        """Do `action` when all tasks before `number` have done theirs at this place.
-
-        Raises
-        ------
-        RuntimeError : a task before this one failed and will never come by; its own error says why.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._next.get(place, 0) == number or self._failed < number)
-            if self._failed < number:
-                raise RuntimeError(f"task {number} gives up: task {self._failed} failed")
-        action()
-        with self._changed:
-            self._next[place] = number + 1
-            self._changed.notify_all()
-
-    def fail(self, number: int) -> None:
-        """Say that a task will not come by any more; those behind it need not wait."""
-        with self._changed:
-            self._failed = min(self._failed, number)
-            self._changed.notify_all()
+        """Do `action` after those that all tasks before `number` brought to this place: now, or later in a thread."""
+        with self._lock:
+            self._aside.setdefault(place, {})[number] = action
+            turn = self._next.setdefault(place, 0)
+            following = self._aside[place].pop(turn, None)
+        while following is not None:
+            following()
+            with self._lock:
+                self._next[place] += 1
+                following = self._aside[place].pop(self._next[place], None)

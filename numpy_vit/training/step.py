@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from numpy_vit import tree
 from numpy_vit.layers import cross_entropy
-from numpy_vit.training.shards import Turns, in_order, shard_size
+from numpy_vit.training.shards import MOST, Turns, in_order, shard_size
 from numpy_vit.tree import Array, Params
 
 
@@ -61,7 +62,7 @@ def gradients(
     B = len(images)
     if B == 0 or len(targets) != B:
         raise ValueError(f"{B} images have {len(targets)} targets: a batch needs one an image, and one image at least")
-    size = shard or _shard_size(images, config)
+    size = shard or shard_size(B, config.num_patches + config.num_prefix_tokens)
     denominator = float(B if weights is None else weights.sum())
     buffer, total = tree.pack(tree.map(np.zeros_like, params)) if into is None else into
     buffer[...] = 0
@@ -71,18 +72,15 @@ def gradients(
         part = slice(number * size, (number + 1) * size)
         rng = None if seed is None else np.random.default_rng([*seed, number])
         own = None if weights is None else weights[part]
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # whoever steps asks what is finite
-                logits, cache = model.forward(params, images[part], config, rng)
-                loss, c_loss = cross_entropy.forward(logits, targets[part], label_smoothing, own, "sum")
-                dlogits = cross_entropy.backward(1 / denominator, c_loss)
-                model.backward(
-                    dlogits, cache, take=lambda place, grads: turns.take(number, place, lambda: add(place, grads))
-                )
-        except BaseException:
-            turns.fail(number)
-            raise
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # whoever steps asks what is finite
+            logits, cache = model.forward(params, images[part], config, rng)
+            loss, c_loss = cross_entropy.forward(logits, targets[part], label_smoothing, own, "sum")
+            dlogits = cross_entropy.backward(1 / denominator, c_loss)
+            model.backward(dlogits, cache, take=partial(add_in_turn, number))
         return float(loss), logits
+
+    def add_in_turn(number: int, place: str, grads: Params) -> None:
+        turns.take(number, place, lambda: add(place, grads))
 
     def add(place: str, grads: Params) -> None:
         for name, gradient in tree.flatten(grads).items():
@@ -99,14 +97,10 @@ def logits(
 
     One image, or BLAS with several threads, is served best by model.predict itself.
     """
-    size = shard or _shard_size(images, config)
+    size = shard or shard_size(len(images), config.num_patches + config.num_prefix_tokens, MOST)
 
     def run(number: int) -> Array:
         found: Array = model.predict(params, images[number * size : (number + 1) * size], config)
         return found
 
     return np.concatenate(list(in_order(run, -(-len(images) // size), workers)))
-
-
-def _shard_size(images: Array, config: Any) -> int:
-    return shard_size(len(images), config.num_patches + config.num_prefix_tokens)

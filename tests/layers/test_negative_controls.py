@@ -126,9 +126,9 @@ FAULTS = [
     # layer, what is wrong, the text of the layer's source, what takes its place
     ("linear", "rows in the wrong order",
      "rows.T @ x.reshape(-1, x.shape[-1])", "rows[::-1].T @ x.reshape(-1, x.shape[-1])"),
-    ("linear", "bias: mean instead of sum", "rows.sum(axis=0)", "rows.mean(axis=0)"),
+    ("linear", "bias: mean instead of sum", "np.ones(len(rows), rows.dtype) @ rows", "rows.mean(axis=0)"),
     ("linear", "weight divided by the rows", "x.reshape(-1, x.shape[-1])}", "x.reshape(-1, x.shape[-1]) / len(rows)}"),
-    ("linear", "bias of the last row", "rows.sum(axis=0)", "rows[-1]"),
+    ("linear", "bias of the last row", "np.ones(len(rows), rows.dtype) @ rows", "rows[-1]"),
     ("patchify", "channel last", "grid.transpose(0, 3, 1, 4, 2, 5)", "grid.transpose(0, 3, 1, 4, 2, 5)[:, ::-1]"),
     ("patchify", "the patch's rows upside-down",
      "grid.transpose(0, 3, 1, 4, 2, 5)", "grid[..., ::-1, :].transpose(0, 3, 1, 4, 2, 5)"),
