@@ -161,6 +161,61 @@ def test_a_broadcast_bias_gets_the_sum_of_what_it_was_added_to(rng):
     np.testing.assert_allclose(summed, full.sum(axis=(0, 2))[:, None], rtol=1e-12, atol=1e-14)
 
 
+M = 7  # queries
+BIASES = {
+    "none": None,
+    "full": (B, HEADS, M, N),
+    "samples": (HEADS, M, N),
+    "heads": (B, 1, M, N),
+    "queries": (HEADS, 1, N),
+    "keys": (M, 1),
+    "tokens": (M, N),
+    "one row": (N,),
+    "number": (),
+}
+
+
+def close(found, expected):
+    """Equal to 1e-13 of the largest entry, or of 1: what is added to all scores of a query has a gradient of zero."""
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13 * max(np.abs(expected).max(), 1))
+
+
+@pytest.mark.parametrize("kind", [*BIASES, "forbidden"])
+@pytest.mark.parametrize("chunks", [2, 3, M])
+def test_chunks_of_queries_are_all_of_them_at_once(rng, kind, chunks):
+    q, k, v = rng.standard_normal((B, HEADS, M, d)), *rng.standard_normal((2, B, HEADS, N, d))
+    bias = np.where(np.tri(M, N), 0.0, -np.inf) if kind == "forbidden" else None
+    if BIASES.get(kind) is not None:
+        bias = np.array(rng.standard_normal(BIASES[kind]))
+    do = rng.standard_normal(q.shape)
+    row = B * HEADS * N
+    at_once = {2: 4 * row, 3: 4 * row - 1, M: 0}[chunks]  # 4 + 3 queries; 3 + 3 + 1; one by one, in any case
+    o, cache = dot_product_attention.forward(q, k, v, bias, at_once=at_once)
+    whole, whole_cache = dot_product_attention.forward(q, k, v, bias, at_once=M * row)
+    assert len(cache[-1]) == chunks and len(whole_cache[-1]) == 1
+    close(o, whole)
+    close(dot_product_attention.weights(cache), dot_product_attention.weights(whole_cache))
+    for found, expected in zip(
+        dot_product_attention.backward(do, cache), dot_product_attention.backward(do, whole_cache), strict=True
+    ):
+        if expected is None:
+            assert found is None
+        else:
+            close(found, expected)
+
+
+@pytest.mark.parametrize("at_once", [0, 3 * B * HEADS * N, 1000])
+def test_the_values_gradient_is_the_adjoint_also_with_dropout(rng, at_once):
+    """o is linear in v: <o, do> = <v, dv>, if backward uses each chunk's own mask."""
+    q, k, v = rng.standard_normal((B, HEADS, M, d)), *rng.standard_normal((2, B, HEADS, N, d))
+    o, cache = dot_product_attention.forward(q, k, v, None, 0.4, np.random.default_rng(1), at_once)
+    do = rng.standard_normal(o.shape)
+    _, _, dv, _ = dot_product_attention.backward(do, cache)
+    assert np.vdot(v, dv) == pytest.approx(np.vdot(o, do), rel=1e-12)
+    np.testing.assert_allclose(dot_product_attention.weights(cache).sum(axis=-1), 1, rtol=1e-14)
+
+
 def test_heads_that_do_not_divide_the_width(rng):
     with pytest.raises(ValueError, match="4 heads do not divide the width 6"):
         attention.forward(random_params(rng), np.zeros((B, N, D)), 4)

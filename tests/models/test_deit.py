@@ -10,6 +10,7 @@ import pytest
 from numpy_vit import tree
 from numpy_vit.checks import gradcheck
 from numpy_vit.checks.model_examples import DEIT_CHOICES, deit_example, vit_example
+from numpy_vit.layers import readout_block
 from numpy_vit.models import deit, vit
 
 
@@ -53,6 +54,29 @@ def test_each_head_s_loss_reaches_its_own_head_and_both_tokens():
     assert grads["dist_token"].any()  # through attention
     dimages, _ = deit.backward((labels, teacher), cache)
     assert dimages is None
+
+
+@pytest.mark.parametrize("what", DEIT_CHOICES)
+def test_the_two_tokens_that_are_read_suffice(what):
+    """A record wants every token of the last block; without one it computes two, and nothing else differs."""
+    config, params, images = example(**{k: v for k, v in DEIT_CHOICES[what].items() if "rate" not in k})
+    assert [spec.read for spec in config.blocks] == [2, 2]
+    assert (readout_block in config.block_forms(every_token=False)) == (config.block == "pre_norm")
+    record = {}
+    whole, whole_cache = deit.forward(params, images, config, record=record)
+    logits, cache = deit.forward(params, images, config)
+    assert record["blocks.1"].shape[1] == 11
+    (shape, *_) = cache[-1]  # of the tokens that reach the heads
+    assert shape == (3, 2 if config.block == "pre_norm" else 11, 8)
+    dlogits = tuple(np.random.default_rng(2).standard_normal(logits[0].shape) for _ in range(2))
+    dimages, grads = deit.backward(dlogits, cache, input_grad=True)
+    whole_dimages, whole_grads = deit.backward(dlogits, whole_cache, input_grad=True)
+    expected = tree.flatten([whole, whole_dimages, whole_grads])
+    found = tree.flatten([logits, dimages, grads])
+    assert found.keys() == expected.keys()
+    for key, leaf in expected.items():
+        np.testing.assert_allclose(found[key], leaf, rtol=1e-12, atol=1e-12 * np.abs(leaf).max(), err_msg=key)
+    np.testing.assert_allclose(deit.predict(params, images, config), (whole[0] + whole[1]) / 2, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

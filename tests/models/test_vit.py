@@ -10,7 +10,8 @@ import pytest
 from numpy_vit import tree
 from numpy_vit.checks import gradcheck
 from numpy_vit.checks.examples import VIT_CHOICES, vit_example
-from numpy_vit.layers import cross_entropy, patchify
+from numpy_vit.layers import block as pre_norm_block
+from numpy_vit.layers import cross_entropy, patchify, post_norm_block, readout_block
 from numpy_vit.models import variant_names, vit, vit_config
 
 every_choice = pytest.mark.parametrize("what", VIT_CHOICES)
@@ -116,6 +117,45 @@ def test_the_records_names_and_residual_sums(micro):
 def test_a_record_changes_nothing(micro):
     params, images, _, logits = micro  # recorded: every token of the last block
     np.testing.assert_allclose(vit.forward(params, images, MICRO)[0], logits, atol=1e-6)
+
+
+READS = [what for what in VIT_CHOICES if vit_example(VIT_CHOICES[what]).block_forms(False)[-1] is readout_block]
+
+
+@pytest.mark.parametrize("drop_path", [0.0, 0.5])
+@pytest.mark.parametrize("what", READS)
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_token_that_is_read_suffices(what, depth, drop_path):
+    """A record wants every token of the last block; without one it computes one, and nothing else differs."""
+    rates = {name: 0.0 for name in VIT_CHOICES[what] if "rate" in name}  # their masks have a number for each token
+    config = vit_example({**VIT_CHOICES[what], **rates, "depth": depth, "drop_path_rate": drop_path})
+    rng = np.random.default_rng(1)
+    params, images = shaken(config, rng), rng.standard_normal((4, 2, 6, 12))
+    record = {}
+    whole, whole_cache = vit.forward(params, images, config, np.random.default_rng(5), record)
+    logits, cache = vit.forward(params, images, config, np.random.default_rng(5))
+    assert record[f"blocks.{depth - 1}"].shape[1] == config.num_prefix_tokens + 9
+    dlogits = rng.standard_normal(logits.shape)
+    expected = tree.flatten([whole, *vit.backward(dlogits, whole_cache, input_grad=True)])
+    found = tree.flatten([logits, *vit.backward(dlogits, cache, input_grad=True)])
+    assert found.keys() == expected.keys()
+    for key, leaf in expected.items():
+        np.testing.assert_allclose(found[key], leaf, rtol=1e-12, atol=1e-12 * np.abs(leaf).max(), err_msg=key)
+    still, _ = vit.forward(params, images, config, record={})
+    np.testing.assert_allclose(vit.predict(params, images, config), still, rtol=1e-12, atol=1e-12)
+
+
+def test_only_where_one_token_is_read_the_last_block_computes_one():
+    assert {"class token", "registers without positions, SwiGLU", "norms before, no biases"} <= set(READS)
+    for what, choices in VIT_CHOICES.items():
+        config = vit_example(choices)
+        plain = post_norm_block if config.block == "post_norm" else pre_norm_block
+        reads = config.global_pool == "token" and config.block == "pre_norm"
+        assert config.block_forms(every_token=True) == [plain, plain]
+        assert config.block_forms(every_token=False) == [plain, readout_block if reads else plain], what
+        assert (what in READS) == reads
+    assert vit_example({"depth": 0}).block_forms(every_token=False) == []
+    assert vit_example({"depth": 1}).block_forms(every_token=False) == [readout_block]
 
 
 # Sizes

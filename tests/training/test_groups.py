@@ -161,6 +161,48 @@ def test_one_group_is_the_plain_update():
     np.testing.assert_array_equal(grouped, plain)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "optimizer, hyper", [(sgd, {"momentum": 0.9, "nesterov": True}), (adam, {"beta1": 0.8}), (adamw, {"eps": 1e-6})]
+)
+def test_pieces_and_workers_leave_the_bits_of_one_call(optimizer, hyper, workers, dtype, monkeypatch):
+    monkeypatch.setattr(groups, "_PIECE", 7)
+    rng = np.random.default_rng(8)
+    whole = rng.standard_normal(101).astype(dtype)
+    parts = [groups.Group("decay", 0, 59, 0.2, 1.0), groups.Group("few", 59, 62, 0.0, 0.5)]
+    parts.append(groups.Group("no_decay", 62, 101, 0.0, 1.0))
+    pieces = whole.copy()
+    alone = {part.name: optimizer.init(whole[part.start : part.stop]) for part in parts}
+    state = optimizer.init(pieces)
+    for step in range(3):
+        grads = rng.standard_normal(101).astype(dtype)
+        for part in parts:
+            own = slice(part.start, part.stop)
+            lr = 0.1 * part.lr_scale
+            optimizer.update(whole[own], grads[own], alone[part.name], lr, weight_decay=part.weight_decay, **hyper)
+        groups.apply(optimizer.update, pieces, grads, state, parts, 0.1, workers, **hyper)
+        assert state["step"] == step + 1
+    assert pieces.tobytes() == whole.tobytes()
+    for name, array in state.items():
+        if name != "step":
+            assert array.tobytes() == np.concatenate([alone[part.name][name] for part in parts]).tobytes()
+
+
+def test_a_buffer_of_several_pieces_is_cut(monkeypatch):
+    monkeypatch.setattr(groups, "_PIECE", 4)
+    sizes, params = [], np.ones(10)
+
+    def update(params, grads, state, lr, weight_decay):
+        sizes.append(params.size)
+        sgd.update(params, grads, state, lr, weight_decay=weight_decay)
+
+    state = sgd.init(params)
+    groups.apply(update, params, np.ones(10), state, [groups.Group("all", 0, 10, 0.0, 1.0)], 0.1)
+    assert sizes == [4, 4, 2]
+    np.testing.assert_allclose(params, 0.9, rtol=1e-15)
+
+
 @pytest.mark.parametrize("fault", ["hole", "overlap", "short", "none"])
 def test_groups_must_tile(fault):
     left, right = groups.Group("a", 0, 4, 0.0, 1.0), groups.Group("b", 4, 9, 0.0, 1.0)
