@@ -6,7 +6,8 @@
 
 Each contender has a process of its own and they take turns; before anything is timed, their logits, losses and
 gradients have to agree.  A training row is a whole step with AdamW, in float32, on all cores.  Peak memory is that of
-three runs in a fresh process, above its size after its imports.
+three runs in a fresh process, above its size after its imports.  The machine has to be idle otherwise: where another
+process has a core, PyTorch's threads wait for each other, and its times become several times as long.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from numpy_vit.bench import workloads
+from numpy_vit.bench.blas import environment
 from numpy_vit.bench.measure import spread
-from numpy_vit.bench.protocol import ContenderError, Process, environment
+from numpy_vit.bench.protocol import ContenderError, Process
 from numpy_vit.bench.race import race
 from numpy_vit.bench.workloads import WORKLOADS, Workload
 from numpy_vit.cli.usage import cores, positive
@@ -48,6 +50,9 @@ MEMORY_RUNS = 3
 def main() -> int:
     """Run the rows, print the table, write the files."""
     args = _arguments()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > 0.5:
+        print(f"note: the machine is busy, its load is {load:.1f}: the times will mean little", file=sys.stderr)
     rows, notes, failures = [], [], []
     for name in args.only or WORKLOADS:
         try:
@@ -63,7 +68,7 @@ def main() -> int:
         print(line, file=sys.stderr)
     if args.json:
         found = {
-            "machine": machine(args.workers),
+            "machine": {**machine(args.workers), "load_before": load},
             "repeats": args.repeats,
             "rows": rows,
             "left_out": notes,
@@ -179,33 +184,46 @@ def peak_memory(name: str, workload: Workload, inputs: Path, workers: int) -> in
 
 
 def summary(workload: Workload, seconds: dict[str, list[float]], memory: dict[str, int | None]) -> dict[str, Any]:
-    """Return a row: medians in ms, NumPy's time as a ratio to PyTorch eager's, and how the ratio spreads by round."""
+    """Return a row: medians in ms, NumPy's time as a ratio to each framework's, and how the ratios spread by round.
+
+    "ratio" and "spread" are those to PyTorch eager.
+    """
     ms = {label: 1000 * spread(values).median for label, values in seconds.items()}
-    ratio = ratios = None
-    if "torch" in seconds:
-        ratio = ms[OURS] / ms["torch"]
-        each = spread([ours / theirs for ours, theirs in zip(seconds[OURS], seconds["torch"], strict=True)])
-        ratios = {"min": each.least, "q1": each.lower, "q3": each.upper, "max": each.greatest}
+    ours_ms = ms.pop(OURS)
+    ratios = {label: ours_ms / theirs for label, theirs in ms.items()}
+    spreads = {}
+    for label in ms:
+        each = spread([ours / theirs for ours, theirs in zip(seconds[OURS], seconds[label], strict=True)])
+        spreads[label] = {"min": each.least, "q1": each.lower, "q3": each.upper, "max": each.greatest}
     ours, theirs = memory.get(OURS), memory.get("torch")
     return {
         "name": workload.name,
-        "ours_ms": ms.pop(OURS),
+        "ours_ms": ours_ms,
         "theirs_ms": ms,
-        "ratio": ratio,
-        "spread": ratios,
+        "ratio": ratios.get("torch"),
+        "spread": spreads.get("torch"),
+        "ratios": ratios,
+        "spreads": spreads,
         "peak_memory": {"ours": ours, "torch": theirs, "ratio": ours / theirs if ours and theirs else None},
         "rounds_ms": {label: [1000 * value for value in values] for label, values in seconds.items()},
     }
 
 
 def cells(row: dict[str, Any], labels: list[str]) -> list[str]:
-    """Return a row's cells: times in ms, the ratio with its quartiles, memory in MB with its ratio."""
-    theirs, each, memory = row["theirs_ms"], row["spread"], row["peak_memory"]
-    times = [row["ours_ms"], *(theirs.get(label) for label in labels)]
-    ratio = f"{row['ratio']:.2f} ({each['q1']:.2f} to {each['q3']:.2f})" if each else "-"
+    """Return a row's cells: times in ms, the ratios with their quartiles, memory in MB with its ratio."""
+    memory = row["peak_memory"]
+    times = [row["ours_ms"], *(row["theirs_ms"].get(label) for label in labels)]
+    ratios = [_ratio(row, label) for label in labels]
     megabytes = [_rounded(memory[side], 1e6) for side in ("ours", "torch")]
     both = " / ".join(megabytes) + (f" = {memory['ratio']:.2f}" if memory["ratio"] else "")
-    return [row["name"], *(_rounded(ms, 1) for ms in times), ratio, both]
+    return [row["name"], *(_rounded(ms, 1) for ms in times), *ratios, both]
+
+
+def _ratio(row: dict[str, Any], label: str) -> str:
+    if label not in row["ratios"]:
+        return "-"
+    each = row["spreads"][label]
+    return f"{row['ratios'][label]:.2f} ({each['q1']:.2f} to {each['q3']:.2f})"
 
 
 def _rounded(value: float | None, unit: float) -> str:
@@ -215,7 +233,8 @@ def _rounded(value: float | None, unit: float) -> str:
 def header(rows: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
     """Return the frameworks that some row has, and the table's header."""
     labels = [label for label, *_ in FRAMEWORKS.values() if any(label in row["theirs_ms"] for row in rows)]
-    return labels, ["row", "numpy_vit ms", *labels, "ratio to torch", "peak MB, ours / torch"]
+    ratios = [f"ratio to {label}" for label in labels]
+    return labels, ["row", "numpy_vit ms", *(f"{label} ms" for label in labels), *ratios, "peak MB, ours / torch"]
 
 
 def text(rows: list[dict[str, Any]]) -> str:

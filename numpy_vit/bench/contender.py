@@ -1,10 +1,12 @@
 """The process in which NumPy runs one row: python -m numpy_vit.bench.contender NAME --workers N.
 
 BLAS reads how many threads it has when NumPy loads, so whoever starts it sets the environment, as
-`protocol.environment` makes it.  Beyond the protocol's requests it answers
+`blas.environment` makes it.  Beyond the protocol's requests it answers
 
     {"do": "gemm"}     {"flops": FLOP a second of matrix products, in the threads that the row has}
-    {"do": "layers"}   {"forward": {layer: seconds}, "backward": {layer: seconds}, "total": seconds}, with one worker
+    {"do": "layers"}   {"forward": {layer: seconds}, "backward": {layer: seconds}, "beside": {what: seconds},
+                        "total": seconds}, with one worker
+    {"do": "halves"}   {"gradients": seconds, "optimizer": seconds, "total": seconds} of a step, with all workers
 """
 
 from __future__ import annotations
@@ -54,12 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return {"flops": measure.gemm_peak(threads)}
 
     def by_layer(job: Job) -> protocol.Answer:
-        times, total = layers.layer_times(lambda: job.run(workers=1))
-        return {"forward": times.forward, "backward": times.backward, "total": total}
+        parts = layers.parts_of(layers.loaded_layers()) + layers.BESIDE
+        times, total = layers.mean_times(lambda: job.run(workers=1), parts)
+        return {"forward": times.forward, "backward": times.backward, "beside": times.beside, "total": total}
+
+    def by_half(job: Job) -> protocol.Answer:
+        times, total = layers.mean_times(job.run, layers.HALVES)
+        return {**times.beside, "total": total}
 
     return protocol.serve(
         lambda: Job(workload, inputs(args, workload), threads),
-        base, *protocol.standard_streams(), {"gemm": gemm, "layers": by_layer},
+        base, *protocol.standard_streams(), {"gemm": gemm, "layers": by_layer, "halves": by_half},
     )  # fmt: skip
 
 

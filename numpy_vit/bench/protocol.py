@@ -30,7 +30,6 @@ from numpy_vit.errors import NumpyVitError
 from numpy_vit.files import replacing
 
 Answer = dict[str, Any]
-_BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class ContenderError(NumpyVitError):
@@ -111,12 +110,6 @@ def standard_streams() -> tuple[TextIO, TextIO]:
     return sys.stdin, answers
 
 
-def environment(surroundings: Mapping[str, str], blas_threads: int | None) -> dict[str, str]:
-    """Return the environment of a process with so many BLAS threads, or, for None, with as many as BLAS chooses."""
-    own = {name: value for name, value in surroundings.items() if name not in _BLAS}
-    return own if blas_threads is None else {**own, **dict.fromkeys(_BLAS, str(blas_threads))}
-
-
 class Process:
     """A contender's process, seen by the driver; a context manager that leaves none behind.
 
@@ -130,9 +123,13 @@ class Process:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in close)
         pipe = subprocess.PIPE
         # A session of its own: Ctrl-C reaches the driver alone, which ends the process and what it has started.
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._errors, env=env, encoding="utf-8", start_new_session=True
-        )
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=self._errors, env=env, encoding="utf-8", start_new_session=True
+            )
+        except BaseException:  # Ctrl-C among them; a process that has begun ends with its input
+            self._errors.close()
+            raise
         try:
             self.about = self._read()
         except BaseException:

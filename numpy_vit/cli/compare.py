@@ -33,7 +33,6 @@ def add(commands: Any) -> None:
         "tensor is named, and the cause found by trying: eps, GELU, qkv order, patch order, positions, norms, pooling, "
         "heads and more. Exit status 0 if both are the same, 1 if they differ, 2 if they could not be compared.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help="of any layout, or the folder of a run")
     way = parser.add_mutually_exclusive_group(required=True)

@@ -29,7 +29,6 @@ def add(commands: Any) -> None:
         help="a checkpoint of any layout, for timm, Hugging Face or torchvision",
         description="Write a checkpoint in another library's layout: .safetensors, or a .pt that torch.load opens.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("input", metavar="IN", help="torch, safetensors or npz file of any known layout")
     parser.add_argument("output", metavar="OUT", help="NAME.safetensors, or NAME.pt, .pth or .bin for torch's format")

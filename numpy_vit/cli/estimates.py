@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from numpy_vit.cli.usage import cores
-from numpy_vit.training.shards import shard_size
+from numpy_vit.training.shards import LEAST, MOST, shard_size
 from numpy_vit.views import memory, speed
 
 PROCESS = 50_000_000  # bytes of Python, NumPy and Pillow beside the arrays that are counted, measured
@@ -16,7 +16,7 @@ def estimate(config: Any, batch: int, workers: int) -> dict[str, Any]:
 
     It measures the machine's matrix products for a tenth of a second, with as many BLAS threads as there are cores.
     """
-    shard = _shard(config, batch)
+    shard, predicted = _shard(config, batch), _shard(config, batch, MOST)
     flops = speed.gemm_speed()
     return {
         "batch_size": batch,
@@ -25,8 +25,8 @@ def estimate(config: Any, batch: int, workers: int) -> dict[str, Any]:
         "gemm_flops_per_second": flops,
         "step_bytes": step_memory(config, batch, workers),
         "step_seconds": speed.step_seconds(config, batch, shard, workers, flops / cores()),
-        "inference_bytes": memory.prediction(config, batch, shard, workers),
-        "inference_seconds": speed.predict_seconds(config, batch, shard, workers, flops / cores()),
+        "inference_bytes": memory.prediction(config, batch, predicted, workers),
+        "inference_seconds": speed.predict_seconds(config, batch, predicted, workers, flops / cores()),
     }
 
 
@@ -47,5 +47,5 @@ def about_seconds(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _shard(config: Any, batch: int) -> int:
-    return shard_size(batch, config.num_patches + config.num_prefix_tokens)
+def _shard(config: Any, batch: int, least: int = LEAST) -> int:
+    return shard_size(batch, config.num_patches + config.num_prefix_tokens, least)

@@ -26,7 +26,6 @@ def add(commands: Any) -> None:
         help="accuracy, per class and with a confusion table",
         description="Evaluate a checkpoint that numpy-vit train wrote: accuracy, top-5, per class, confusion table.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("checkpoint", help="a checkpoint.safetensors, or the folder of a run")
     parser.add_argument("--data", metavar="SPEC", help="the data set (default: the one that it was trained on)")

@@ -24,7 +24,6 @@ def add(commands: Any) -> None:
         description="Explain a layer: the derivation of its backward, the code of forward and backward, and a small "
         "live example with analytic beside numeric gradients. Without a name: the layers in reading order.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", metavar="LAYER", help="which layer")
     parser.set_defaults(run=run, one_blas_thread=True)

@@ -23,7 +23,6 @@ def add(commands: Any) -> None:
         description="Check hand-derived gradients against fourth-order finite differences in float64: dx and every "
         "parameter's gradient, entry by entry for layers, in random directions for models. Exit status 1 if one fails.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="LAYER|MODEL", help="what to check (default: everything)")
     parser.add_argument(

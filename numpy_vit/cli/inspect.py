@@ -33,7 +33,6 @@ def add(commands: Any) -> None:
         "first its family, what is assumed about it, and a health check, which also tells the mistakes of porting that "
         "shapes show. Exit status 1 if the health check finds something wrong.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "subject", metavar="FILE|VARIANT", help="a checkpoint, the folder of a run, or a variant's name"

@@ -11,16 +11,16 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from numpy_vit import __version__
+from numpy_vit.bench import blas
 from numpy_vit.cli import bench, compare, convert, evaluate, explain, gradcheck, inspect, predict, train
 from numpy_vit.cli.usage import UsageError
 from numpy_vit.errors import NumpyVitError
 from numpy_vit.training.allocator import keep_freed_memory
 
 COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain, bench)
-_BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 EXAMPLES = """examples:
   numpy-vit train                            train on the embedded digits, about a minute
@@ -28,14 +28,26 @@ EXAMPLES = """examples:
   numpy-vit eval runs/digits-1               accuracy and confusion table of a run
   numpy-vit predict cat.png --checkpoint model.safetensors
   numpy-vit inspect model.safetensors        what is in a checkpoint, and what is wrong with it
+  numpy-vit convert vit_b16.npz vit_b16.safetensors
   numpy-vit compare model.safetensors --reference reference.safetensors
   numpy-vit gradcheck                        check every hand-derived gradient
   numpy-vit explain layernorm                a derivation, its code, and numbers
+  numpy-vit bench tiny-step                  a step's speed, and where its time goes
 """
+
+
+class Help(argparse.HelpFormatter):
+    """Descriptions are filled to the terminal's width; examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=Help, **options)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and leave with status 2."""
@@ -48,7 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="numpy-vit",
         description="Vision Transformers in plain NumPy, every gradient derived by hand.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"numpy_vit {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
@@ -56,8 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add(commands)
     args = parser.parse_args(argv)
     if args.one_blas_thread:
-        for name in _BLAS:
-            os.environ.setdefault(name, "1")
+        blas.one_thread_unless_set(os.environ)
         keep_freed_memory()
     warnings.showwarning = _one_line
     try:

@@ -33,7 +33,6 @@ def add(commands: Any) -> None:
         "or a preprocessor_config.json or config.json beside it, or as is usual where the model comes from. "
         "Exit status 2 if an image cannot be read; the others are classified all the same.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="an image file; EXIF orientation is not applied")
     parser.add_argument("--checkpoint", required=True, metavar="FILE", help="any checkpoint, or the folder of a run")

@@ -67,7 +67,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
         description="Train a Vision Transformer. Without options: the embedded 8x8 digits, in about a minute. "
         "What is not given has a default that depends on the data set.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--data", metavar="SPEC", help="digits, mnist:FOLDER or fashion-mnist[:FOLDER] (default: digits)"

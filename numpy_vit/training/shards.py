@@ -10,7 +10,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Rows, the tokens of all images, in a shard.  At most, on average: beyond, a matrix product gains nothing, and the
-# activations leave the caches.  At least: below, Python's own time, which threads cannot share, counts more than the cores.
+# activations leave the caches.  At least: below, Python's own time, which threads cannot share, counts more than the
+# cores.
 MOST, LEAST = 800, 500
 _SHARDS = 4  # a batch should make so many where it has the rows, so that a few cores have something to do
 
@@ -49,8 +50,8 @@ class Turns:
     """Does what the tasks of `in_order` ask for in the tasks' order, at every place by itself, and lets none wait.
 
     Adding up gradients is such a thing: floating-point sums depend on their order.  What comes early is put aside, and
-    done by whoever brings what was missing before it.  Tasks run side by side, so that is what one task brings, as a rule;
-    where a thread is held up it is more, for so long.
+    done by whoever brings what was missing before it.  Tasks run side by side, so that is what one task brings, as a
+    rule; where a thread is held up it is more, for so long.
     """
 
     def __init__(self) -> None:

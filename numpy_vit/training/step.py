@@ -42,8 +42,8 @@ def gradients(
 
     The batch is cut into shards of a few images.  Each runs forward and backward by itself, and the shards'
     gradients are added in the shards' order: memory is that of a shard for each worker, and the result is the same,
-    bit for bit, for any number of workers.  This is gradient accumulation: the shards' sums, divided by the whole batch's
-    denominator, are the big batch's gradient.
+    bit for bit, for any number of workers.  This is gradient accumulation: the shards' sums, divided by the whole
+    batch's denominator, are the big batch's gradient.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from numpy_vit.models import deit
 from numpy_vit.models.vit_config import Config
 from numpy_vit.views.shapes import attention_width, parameter_shapes
 
-_AT_ONCE = 1 << 20  # dot_product_attention's: where a shard has more attention weights, they are computed in parts
-_PIECE = 1 << 15  # elementwise's: so many numbers of an activation are computed at once
+_AT_ONCE = 1 << 21  # dot_product_attention's: where a shard has more attention weights, they are computed in parts
+_PIECE = 1 << 16  # elementwise's: so many numbers of an activation are computed at once
 
 
 def training(config: Config, itemsize: int = 4, images: int = 1) -> dict[str, int]:
@@ -45,15 +45,15 @@ def inference(config: Config, itemsize: int = 4, images: int = 1) -> int:
 
     Caches live until their block returns, so the peak is in a block: in the softmax, where scores and weights exist
     beside 7 S·D numbers, and the part before them where they come in parts; or in the activation, where three arrays
-    of S·F (five with a gate) and four pieces exist beside 11 S·D and the weights.
+    of S·F (five with a gate) and two pieces exist beside 11 S·D and the weights.
     """
     S, D, F = _tokens(config), config.embed_dim, config.hidden
-    weights, parts = _weights(config, images)
+    weights, following = _weights(config, images)
     gate = (5 if config.swiglu else 2 if config.act == "relu" else 3) * S * F
-    gate += 0 if config.act == "relu" else 4 * min(S * F, _PIECE // images)
+    gate += 0 if config.act == "relu" else 2 * min(S * F, _PIECE // images)
     inner = 5 * S * attention_width(config)
-    softmax = 3 * S * D + 4 * inner // 5 + (3 if parts else 2) * weights
-    return itemsize * max(softmax, 6 * S * D + inner + (0 if parts else weights) + gate)
+    softmax = 3 * S * D + 4 * inner // 5 + weights + max(weights, 2 * following)
+    return itemsize * max(softmax, 6 * S * D + inner + (0 if following else weights) + gate)
 
 
 def step(
@@ -67,14 +67,15 @@ def step(
     averages : arrays as large as the parameters that live between the steps: two for Adam, one for SGD's momentum,
         one more for averaged weights
     """
-    size = sum(math.prod(shape) for shape in parameter_shapes(config).values())
-    shards = -(-batch // shard)
-    threads = min(workers, shards)
+    sizes = {name: math.prod(shape) for name, shape in parameter_shapes(config).items()}
+    size, block = sum(sizes.values()), sum(count for name, count in sizes.items() if name.startswith("blocks.0."))
+    threads = min(workers, -(-batch // shard))
     images = min(shard, batch)
     kept = sum(training(config, itemsize, images).values()) + _backward(config, images) * itemsize
     return {
         "parameters, gradients, optimizer": (2 + averages) * size * itemsize,
-        "shards' gradients": min(threads + 1, shards) * size * itemsize,  # one is being added while others are made
+        # Those of a block are added up and let go when the next one's are known, those outside blocks at the end.
+        "shards' gradients": threads * (size - max(0, config.depth - 2) * block) * itemsize,
         "activations": threads * images * kept,
         "images": 2 * batch * config.in_chans * math.prod(config.image) * itemsize,  # the next batch is prepared
     }
@@ -103,14 +104,17 @@ def _backward(config: Config, images: int) -> int:
     """The numbers that a block's backward has in use beside the caches: in the MLP, or in the attention."""
     S, D, F = _tokens(config), config.embed_dim, config.hidden
     mlp = (4 if config.swiglu else 2) * S * F + 2 * S * D
-    weights, parts = _weights(config, images)  # in parts: the weights themselves, and what is left of the part before
-    return max(mlp, (5 if parts else 2) * weights + S * D + 4 * S * attention_width(config))
+    weights, following = _weights(config, images)
+    # In parts they are not kept: p, dp and ds of the first are there until those of the second take their place.
+    softmax = (3 if following else 2) * weights + 2 * following
+    return max(mlp, softmax + S * D + 4 * S * attention_width(config))
 
 
-def _weights(config: Config, images: int) -> tuple[int, bool]:
-    """How many attention weights of each image exist at once, and whether they come in parts."""
-    every = config.num_heads * _tokens(config) ** 2
-    return min(every, _AT_ONCE // images), images * every > _AT_ONCE
+def _weights(config: Config, images: int) -> tuple[int, int]:
+    """How many attention weights of each image come in the first part, of some queries, and how many in the second."""
+    S, row = _tokens(config), config.num_heads * _tokens(config)
+    queries = min(S, max(1, _AT_ONCE // (images * row)))
+    return queries * row, min(queries, S - queries) * row
 
 
 def _tokens(config: Config) -> int:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy_vit.models.vit_config import Config
 from numpy_vit.views.costs import multiply_adds
 
-# Measured with one thread for D from 64 to 768, 8 to 197 tokens, patches of 1x8 to 16x16: the estimate is within 0.8
-# to 1.25 times the measured time.  Inference is the forward alone, which has the GELU and half of the products.
-TRAINING, INFERENCE = 250, 450
+# Medians of gradients and logits, by one thread's own time, beside gemm_speed just before and after, for D of 64, 192,
+# 384 and 768, 9 to 197 tokens, patches of 1x8 to 16x16.  Single points gave 80 to 235 in training and 50 to 290 in
+# inference, without a trend; with the constants below the estimate is 0.8 to 1.3 times the measured time.
+# Inference is the forward alone, which has most of the GELU and a third of the products.
+TRAINING, INFERENCE = 150, 180
 
 _SIDE = 768
 

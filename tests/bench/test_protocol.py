@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from numpy_vit.bench import race as race_module
-from numpy_vit.bench.protocol import ContenderError, Process, environment, serve
+from numpy_vit.bench.blas import environment, one_thread_unless_set
+from numpy_vit.bench.protocol import ContenderError, Process, serve
 from numpy_vit.bench.race import WARM_UP, race
 
 
@@ -66,7 +67,7 @@ def test_what_cannot_be_built_says_so() -> None:
 
 def test_a_row_in_a_process_of_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "numpy_vit.bench.contender", "patch16-step", "--batch", "2", "--workers", "2"]
-    with Process("ours", command, environment(os.environ, blas_threads=1)) as process:
+    with Process("ours", command, environment(os.environ, threads=1)) as process:
         assert process.run() > 0
         process.ask("outputs", file=str(tmp_path / "o.npz"))
         memory = process.ask("memory")
@@ -118,6 +119,9 @@ def test_the_environment_of_a_sharded_row() -> None:
     assert environment(surroundings, None) == {"PATH": "/bin"}
     one = environment(surroundings, 1)
     assert one["OPENBLAS_NUM_THREADS"] == one["OMP_NUM_THREADS"] == one["MKL_NUM_THREADS"] == "1"
+    assert environment(one, 3)["OMP_NUM_THREADS"] == "3"
+    one_thread_unless_set(surroundings)
+    assert surroundings == {**one, "OMP_NUM_THREADS": "7"}
 
 
 def test_a_race_takes_turns_and_counts_only_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

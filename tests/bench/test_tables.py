@@ -52,15 +52,19 @@ def test_a_row(benchmark: Any) -> None:
     assert row["spread"] == pytest.approx({"min": 0.5, "q1": 0.55, "q3": 0.8, "max": 1.0})
     assert row["peak_memory"] == {"ours": 100_000_000, "torch": 400_000_000, "ratio": 0.25}
     lines = benchmark.markdown([row]).splitlines()
-    assert lines[0] == "| row | numpy_vit ms | torch | jax | ratio to torch | peak MB, ours / torch |"
-    assert lines[2] == "| tiny-step | 300 | 400 | 2000 | 0.75 (0.55 to 0.80) | 100 / 400 = 0.25 |"
+    header = "| row | numpy_vit ms | torch ms | jax ms | ratio to torch | ratio to jax | peak MB, ours / torch |"
+    assert lines[0] == header
+    ratios = "0.75 (0.55 to 0.80) | 0.15 (0.15 to 0.20)"
+    assert lines[2] == f"| tiny-step | 300 | 400 | 2000 | {ratios} | 100 / 400 = 0.25 |"
     assert "tiny-step" in benchmark.text([row])
 
 
 def test_a_row_without_frameworks(benchmark: Any) -> None:
     row = benchmark.summary(WORKLOADS["ti16-step"], {"numpy_vit": [0.25]}, {"numpy_vit": 5_000_000})
     assert (row["ratio"], row["spread"], row["theirs_ms"]) == (None, None, {})
-    assert benchmark.cells(row, []) == ["ti16-step", "250", "-", "5 / -"]
+    assert (row["ratios"], row["spreads"]) == ({}, {})
+    assert benchmark.cells(row, []) == ["ti16-step", "250", "5 / -"]
+    assert benchmark.cells(row, ["jax"]) == ["ti16-step", "250", "-", "-", "5 / -"]  # which another row has
 
 
 def test_outputs_that_differ_are_named(benchmark: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -21,7 +22,10 @@ Start = Callable[..., subprocess.Popen[str]]
         (["nonsense"], ["'nonsense'", "tiny-step, patch16-step, ti16-step, b16-infer-8, b16-infer-1, ti16-infer-32"]),
         (["tiny-step", "--scaling"], ["--scaling", "names"]),
         (["tiny-step", "--json", "nowhere/b.json"], ["nowhere/b.json"]),
-        (["tiny-step", "--repeats", "0"], ["--repeats"]),
+        (["tiny-step", "--json", "."], [". is a folder"]),
+        (["tiny-step", "--repeats", "0"], ["--repeats", "'0'", "at least 1"]),
+        (["tiny-step", "--workers", "0"], ["--workers", "'0'", "at least 1"]),
+        (["--fast"], ["--fast"]),
     ],
 )
 def test_a_wrong_command_is_one_line_and_status_2(cli: Cli, arguments: list[str], words: list[str]) -> None:
@@ -35,8 +39,14 @@ def test_a_wrong_command_is_one_line_and_status_2(cli: Cli, arguments: list[str]
 def test_a_row(cli: Cli, tmp_path: Path) -> None:
     result = cli("bench", "patch16-step", "--repeats", "1", "--workers", "2", "--json", "bench.json")
     assert (result.returncode, result.stderr) == (0, "")
-    for word in ("images/s", "of GEMM peak", "peak MB", "patch16-step", "layer by layer", "linear", "backward ms"):
+    for word in ("images/s", "of GEMM", "peak MB", "optimizer ms", "layer by layer", "linear", "backward ms"):
         assert word in result.stdout
+    _, halves, _, layers = result.stdout.split("\n\n")
+    assert shares(halves.splitlines()[2]) == pytest.approx(100, abs=0.2)
+    assert shares(layers) == pytest.approx(100, abs=1)  # a dozen rounded numbers
+    assert [line.split("  ")[0] for line in layers.splitlines()[-3:]] == [
+        "sum of gradients", "optimizer", "the rest",
+    ]  # fmt: skip
     assert "\x1b" not in result.stdout
     found = json.loads((tmp_path / "bench.json").read_text())
     assert found.keys() == {"workers", "repeats", "rows"}
@@ -45,8 +55,27 @@ def test_a_row(cli: Cli, tmp_path: Path) -> None:
     assert row["gflops"] == pytest.approx(row["flop"] / row["ms"] / 1e6)
     assert row["share_of_peak"] == pytest.approx(row["gflops"] / row["gemm_peak_gflops"])
     assert row["peak_memory"] > 0
-    assert {"forward", "backward", "total"} == row["layers"].keys()
+    assert row["threads"] == {"ours": 2, "blas": 1}
+    assert row["spread_ms"] == dict.fromkeys(("min", "q1", "q3", "max"), row["ms"])  # of one run
+    assert row["layers_seconds"].keys() == {"forward", "backward", "beside", "total"}
+    assert row["layers_seconds"]["beside"].keys() == {"optimizer", "sum of gradients"}
+    step = row["step_seconds"]
+    assert step.keys() == {"gradients", "optimizer", "total"}
+    assert step["gradients"] + step["optimizer"] == pytest.approx(step["total"], rel=0.1)
     assert list(tmp_path.iterdir()) == [tmp_path / "bench.json"]
+
+
+def shares(text: str) -> float:
+    """The sum of all percentages in a text."""
+    return sum(float(found) for found in re.findall(r"([\d.]+)%", text))
+
+
+def test_inference_has_no_optimizer(cli: Cli) -> None:
+    result = cli("bench", "b16-infer-1", "--repeats", "1", "--workers", "2")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "b16-infer-1, layer by layer in 2 threads of BLAS, " in result.stdout
+    assert "optimizer" not in result.stdout
+    assert "the rest" in result.stdout
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for child processes in /proc")

@@ -12,6 +12,7 @@ import pytest
 from numpy_vit import __version__
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+COMMANDS = ("train", "eval", "predict", "inspect", "convert", "compare", "gradcheck", "explain", "bench")
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
         (["gradcheck", "layernrom"], ["unknown layer 'layernrom'", "layernorm"]),
         (["gradcheck", "--seed", "-1"], ["seed"]),
         (["explain", "everything"], ["unknown layer 'everything'"]),
+        (["bench", "everything"], ["unknown row 'everything'", "tiny-step"]),
     ],
 )
 def test_a_wrong_command_is_one_line_and_status_2(
@@ -52,11 +54,13 @@ def test_a_wrong_command_is_one_line_and_status_2(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["train", "eval", "gradcheck", "explain"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(cli: Cli, command: str) -> None:
     result = cli(command, "--help")
     assert result.returncode == 0
-    assert f"numpy-vit {command} " in result.stdout.partition("examples:")[2]
+    description, _, examples = result.stdout.partition("examples:")
+    assert f"\n  numpy-vit {command} " in examples
+    assert all(len(line) <= 80 for line in description.splitlines())  # where nobody says how wide a terminal is
 
 
 def test_version(cli: Cli) -> None:
@@ -64,8 +68,14 @@ def test_version(cli: Cli) -> None:
 
 
 def test_numpy_is_not_loaded_before_the_number_of_blas_threads_is_chosen() -> None:
-    code = "import sys, numpy_vit.cli.main; sys.exit('numpy' in sys.modules)"
+    code = "import sys, numpy_vit.cli.main, numpy_vit.training.allocator; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_examples_know_every_command(cli: Cli) -> None:
+    examples = cli("--help").stdout.partition("examples:")[2]
+    for command in COMMANDS:
+        assert f"numpy-vit {command}" in examples
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from numpy_vit import tree
 from numpy_vit.layers import dot_product_attention, elementwise
 from numpy_vit.models import vit
-from numpy_vit.training import adamw
+from numpy_vit.training import adamw, groups
 from numpy_vit.training.shards import shard_size
 from numpy_vit.training.step import gradients
 from numpy_vit.views import memory
@@ -25,7 +27,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "long": {"patch_size": 2, "image_size": 48, "embed_dim": 48},
     "dropout": {"proj_drop_rate": 0.1, "attn_drop_rate": 0.1},
     "map": {"global_pool": "map", "class_token": False},
-    "many parameters": {"image_size": 32, "embed_dim": 192, "num_classes": 1000},
+    "deep": {"depth": 6},
+    "many parameters": {"embed_dim": 192, "num_classes": 1000},
+    "one shard": {"image_size": 32, "embed_dim": 192},
 }
 BATCH = 16
 
@@ -36,6 +40,14 @@ def test_a_step_s_memory_is_near_the_measured_peak(name: str, workers: int) -> N
     config = vit.Config(**{**FIELDS, **CHANGES[name]})
     labels = np.zeros(BATCH, np.int64)
     shard = _shard(config)
+    meeting = threading.Barrier(min(workers, -(-BATCH // shard)))
+    model = ModuleType("vit, whose threads begin their backwards together, when all of them have their caches")
+
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        meeting.wait(60)
+        return vit.backward(*args, **kwargs)
+
+    vars(model).update(forward=vit.forward, backward=backward)
 
     def step() -> int:
         flat, params = tree.pack(vit.init(config, np.random.default_rng(0)))
@@ -43,8 +55,9 @@ def test_a_step_s_memory_is_near_the_measured_peak(name: str, workers: int) -> N
         state = adamw.init(flat)
         images = np.ones((2, BATCH, config.in_chans, *config.image), np.float32)  # this batch and the next
         tracemalloc.reset_peak()
-        gradients(vit, params, config, images[0], labels, seed=(0,), workers=workers, into=into)
-        adamw.update(flat, into[0], state, 0.1)
+        gradients(model, params, config, images[0], labels, seed=(0,), workers=workers, into=into)
+        every = [groups.Group("all", 0, flat.size, 0.01, 1.0)]
+        groups.apply(adamw.update, flat, into[0], state, every, 0.1, workers)
         return tracemalloc.get_traced_memory()[1]
 
     tracemalloc.start()
@@ -53,8 +66,8 @@ def test_a_step_s_memory_is_near_the_measured_peak(name: str, workers: int) -> N
     finally:
         tracemalloc.stop()
     parts = memory.step(config, BATCH, shard, workers)
-    # Threads need not be at their peaks at one moment.
-    assert sum(parts.values()) == pytest.approx(peak, rel=0.25)
+    # Threads need not be in the same part of their backwards at one moment.
+    assert sum(parts.values()) == pytest.approx(peak, rel=0.1 if workers == 1 else 0.25)
 
 
 def test_the_layers_sizes_are_those_of_the_layers() -> None:
