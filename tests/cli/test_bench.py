@@ -70,6 +70,7 @@ def shares(text: str) -> float:
     return sum(float(found) for found in re.findall(r"([\d.]+)%", text))
 
 
+@pytest.mark.slow
 def test_inference_has_no_optimizer(cli: Cli) -> None:
     result = cli("bench", "b16-infer-1", "--repeats", "1", "--workers", "2")
     assert (result.returncode, result.stderr) == (0, "")

@@ -199,7 +199,7 @@ def test_training_mode_with_timm_s_own_dropout_masks():
         if isinstance(part, torch.nn.Dropout | timm_vit.DropPath) and (getattr(part, "p", 1) > 0):
             part.register_forward_hook(replay.listen)
     theirs = model(torch.tensor(images))
-    logits, cache = vit.forward(params, images, config, replay)
+    logits, cache = vit.forward(params, images, config, replay, {})  # a record: every token drops
     assert not replay.kept
     same(logits, theirs, VALUE, "logits")
     dlogits = rng.standard_normal(logits.shape)
