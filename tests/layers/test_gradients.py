@@ -43,7 +43,9 @@ from numpy_vit.layers import (
 )
 
 LAYERS = [name for name in catalogue.names() if name not in MODELS]
-SLOW = {"attention", "attention_pool", "block", "post_norm_block"}  # many parameters
+SLOW = {
+    "attention", "readout_attention", "attention_pool", "block", "post_norm_block", "readout_block", "encoder",
+}  # fmt: skip  # many parameters
 
 SEEDS = st.integers(0, 2**32 - 1)
 BATCHES = st.integers(2, 3)  # a missing sum over the batch shows only where it is larger than 1

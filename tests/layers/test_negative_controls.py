@@ -62,7 +62,13 @@ def test_a_scaled_input_gradient(name, factor):
     assert all(row.startswith("x") for row in found)  # and the parameters' gradients are right
 
 
-PARAMETERS = [(name, key) for name in NAMES if name not in MODELS for key in tree.flatten(CASES[name][0].params or {})]
+PARAMETERS = [
+    (name, key)
+    for name in NAMES
+    if name not in MODELS
+    for key in tree.flatten(CASES[name][0].params or {})
+    if name != "encoder" or key.startswith("1.")  # one of its blocks: a failed check goes entry by entry, for seconds
+]
 
 
 @pytest.mark.parametrize(("name", "key"), PARAMETERS)
@@ -88,7 +94,7 @@ SQUARE = [
     (name, i, key)
     for name in NAMES
     if name not in MODELS
-    for i, case in enumerate(CASES[name][:2])
+    for i, case in enumerate(CASES[name][: 1 if name == "encoder" else 2])
     if case.params is not None
     for key, leaf in tree.flatten(case.params).items()
     if leaf.ndim == 2 and leaf.shape[0] == leaf.shape[1]
