@@ -65,7 +65,7 @@ def backward(do: Array, cache: Cache) -> tuple[Array, Array, Array, Array | None
     (5) s = c q kᵀ              ⇒  dq = c ds k,  dk = c dsᵀ q
     (6) Row m of s, p and ds needs query m, all keys and all values, and no other row.  So the queries can come chunk
         after chunk: a chunk's p is computed again from (1), where forward did not keep it, it gives its own rows of dq,
-        and dk and dv are sums over m, to which every chunk adds its part.  Memory is a chunk's, but for dropout's masks.
+        and dk and dv are sums over m, to which every chunk adds its part.  Memory is a chunk's, dropout's masks apart.
     """
     q, k, v, bias, chunks = cache  # q is scaled already: it holds c q
     dq, dk, dv = np.empty(q.shape, q.dtype), np.zeros(k.shape, k.dtype), np.zeros(v.shape, v.dtype)
