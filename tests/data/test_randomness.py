@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from numpy_vit.data.randomness import epoch_rng, sample_rng, sample_rngs
+from numpy_vit.data.randomness import ERASING, batch_rng, epoch_rng, sample_rng, sample_rngs
 
 
 def test_the_stream_is_philox_with_the_documented_key_and_counter():
@@ -28,7 +28,10 @@ def test_known_answer():
 def test_streams_differ_in_every_argument():
     starts = {sample_rng(*arguments).integers(2**63) for arguments in itertools.product(range(4), repeat=4)}
     starts |= {epoch_rng(*arguments).integers(2**63) for arguments in itertools.product(range(4), repeat=2)}
-    assert len(starts) == 4**4 + 4**2
+    starts |= {batch_rng(*arguments).integers(2**63) for arguments in itertools.product(range(4), repeat=3)}
+    for seed, epoch, repeat in itertools.product(range(4), repeat=3):
+        starts |= {rng.integers(2**63) for rng in sample_rngs(seed, epoch, range(4), repeat, ERASING)}
+    assert len(starts) == 4**4 + 4**2 + 4**3 + 4**4
 
 
 def test_large_arguments_do_not_wrap_or_collide():
@@ -55,3 +58,18 @@ def test_one_generator_for_many_samples_draws_what_each_sample_s_own_does():
     for arguments in ((-1, 0, [0]), (0, 2**64, [0]), (0, 0, [4, -1]), (0, 0, [0], -1)):
         with pytest.raises(ValueError, match=r"must be in 0 \.\. 2\^64 - 1"):
             list(sample_rngs(*arguments))
+
+
+def test_each_sample_may_have_a_repeat_of_its_own():
+    samples, repeats = [5, 5, 0, 2**40], [0, 2, 1, 7]
+    for sample, repeat, rng in zip(samples, repeats, sample_rngs(3, 1, samples, repeats), strict=True):
+        np.testing.assert_array_equal(rng.random(3), sample_rng(3, 1, sample, repeat).random(3))
+    with pytest.raises(ValueError, match=r"repeat must be in 0 .*not -1"):
+        list(sample_rngs(3, 1, samples, [0, 0, 0, -1]))
+    with pytest.raises(ValueError, match="shorter"):
+        list(sample_rngs(3, 1, samples, repeats[:3]))
+
+
+def test_the_stream_of_a_batch_is_philox_with_its_own_purpose():
+    expected = np.random.Philox(key=5 + (3 << 64), counter=(2 << 64) + (77 << 128)).random_raw(4)
+    np.testing.assert_array_equal(batch_rng(5, 3, 77).bit_generator.random_raw(4), expected)
