@@ -11,6 +11,8 @@ import numpy as np
 
 from numpy_vit import tree
 from numpy_vit.checks.case import SEED, Case, normal
+from numpy_vit.checks.loss_examples import cross_entropy_cases, kl_divergence_cases, mse_cases
+from numpy_vit.checks.mae_examples import mae_cases, mask_tokens_cases, masked_patch_loss_cases, random_masking_cases
 from numpy_vit.checks.model_examples import VIT_CHOICES, deit_cases, vit_cases, vit_example
 from numpy_vit.layers import attention, block, gelu_tanh, quick_gelu, readout_block, swiglu
 from numpy_vit.tree import Array, Params
@@ -156,6 +158,19 @@ def _dropping(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     ]
 
 
+def _patch_dropout(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
+    def forward(x: Array, prefix: int) -> Any:
+        return layer.forward(x, 0.5, prefix, np.random.default_rng(SEED))
+
+    return [
+        Case(
+            f"(3, {prefix} + 5, 4), rate 0.5", partial(forward, prefix=prefix), layer.backward, None,
+            normal(rng, 3, prefix + 5, 4),
+        )
+        for prefix in (0, 2)
+    ]  # fmt: skip
+
+
 def _layer_scale(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     params = _randomised(layer.init(5, dtype=np.float64), rng)
     return [Case("(3, 4, 5)", layer.forward, layer.backward, params, normal(rng, 3, 4, 5))]
@@ -216,28 +231,6 @@ def _pre_logits(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
     return [Case("(3, 5) -> 4", layer.forward, layer.backward, params, normal(rng, 3, 5))]
 
 
-def _cross_entropy(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    logits, indices = 2 * normal(rng, 4, 5), np.array([0, 3, 4, 3])
-    soft, weights = rng.dirichlet(np.ones(5), 4), rng.uniform(0.2, 2, 4)
-    choices: dict[str, dict[str, Any]] = {
-        "indices": {"targets": indices},
-        "soft targets, smoothing 0.1": {"targets": soft, "label_smoothing": 0.1},
-        "targets that sum to 2, sum": {"targets": 2 * soft, "reduction": "sum"},
-        "weights, none": {"targets": indices, "weights": weights, "reduction": "none"},
-        "weights, mean": {"targets": indices, "weights": weights},
-    }
-    return [Case(what, partial(layer.forward, **kw), layer.backward, None, logits) for what, kw in choices.items()]
-
-
-def _mse(layer: ModuleType, rng: np.random.Generator) -> list[Case]:
-    target, mask = normal(rng, 2, 4, 3), np.array([[1.0, 0, 0, 1], [0, 1, 1, 1]])
-    x = normal(rng, 2, 4, 3)
-    return [
-        Case("(2, 4, 3)", partial(layer.forward, target=target), layer.backward, None, x),
-        Case("mask", partial(layer.forward, target=target, mask=mask), layer.backward, None, x),
-    ]
-
-
 EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "linear": _linear,
     "patchify": _patchify,
@@ -258,6 +251,7 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "swiglu": _mlp,
     "dropout": _dropping,
     "drop_path": _dropping,
+    "patch_dropout": _patch_dropout,
     "layer_scale": _layer_scale,
     "block": _block,
     "post_norm_block": _block,
@@ -269,9 +263,14 @@ EXAMPLES: dict[str, Callable[[ModuleType, np.random.Generator], list[Case]]] = {
     "attention_pool": _attention_pool,
     "tanh": _plain,
     "pre_logits": _pre_logits,
-    "cross_entropy": _cross_entropy,
-    "mse": _mse,
+    "cross_entropy": cross_entropy_cases,
+    "kl_divergence": kl_divergence_cases,
+    "mse": mse_cases,
+    "random_masking": random_masking_cases,
+    "mask_tokens": mask_tokens_cases,
+    "masked_patch_loss": masked_patch_loss_cases,
     "vit": vit_cases,
     "deit": deit_cases,
+    "mae": mae_cases,
 }
-MODELS = ("vit", "deit")
+MODELS = ("vit", "deit", "mae")

@@ -51,7 +51,7 @@ def forward(
     return x, (caches,)
 
 
-def backward(dy: Array, cache: Cache, take: Take | None = None) -> tuple[Array, list[Params]]:
+def backward(dy: Array, cache: Cache, take: Take | None = None, place: str = "blocks") -> tuple[Array, list[Params]]:
     """Return dx and the gradients of each block.
 
     (1) x_l = block_l(x_{l-1}), l = 1 … L  ⇒  dx_{l-1} and block l's gradients from dx_l, the last block first
@@ -60,6 +60,7 @@ def backward(dy: Array, cache: Cache, take: Take | None = None) -> tuple[Array, 
     ----------
     take : where given, receives each block's gradients ("blocks.3", grads) as soon as they are known, and none are
         returned: then only those of one block exist at a time
+    place : where the stack lies in the tree of parameters
     """
     (caches,) = cache
     grads: list[Params] = []
@@ -69,7 +70,7 @@ def backward(dy: Array, cache: Cache, take: Take | None = None) -> tuple[Array, 
         if take is None:
             grads.insert(0, dblock)
         else:
-            take(f"blocks.{i}", dblock)
+            take(f"{place}.{i}", dblock)
     return dx, grads
 
 

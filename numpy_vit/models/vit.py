@@ -19,6 +19,7 @@ from numpy_vit.layers import (
     linear,
     mean_pool,
     optional,
+    patch_dropout,
     patch_embed,
     position_table,
     pre_logits,
@@ -31,7 +32,9 @@ from numpy_vit.layers.recording import Note, Take, ignore, into
 from numpy_vit.models.vit_config import ACTIVATIONS, Config
 from numpy_vit.tree import Array, Cache, Params
 
-__all__ = ["Config", "backward", "embed", "embed_backward", "forward", "hand_over", "init", "predict"]
+__all__ = [
+    "Config", "backward", "embed", "embed_backward", "forward", "hand_over", "head", "head_backward", "init", "predict",
+]  # fmt: skip
 
 
 def init(config: Config, rng: np.random.Generator, dtype: DTypeLike = np.float32) -> Params:
@@ -98,7 +101,7 @@ def forward(
     note = into(record)
     x, c_embed = embed(params, images, config, rng, note)  # (B, T+N, D)
     x, c_blocks = encoder.forward(params["blocks"], x, config.block_forms(record is not None), config.blocks, rng, note)
-    x, c_head = _head(params, x, config, rng, note)  # (B, K)
+    x, c_head = head(params, x, config, rng, note)  # (B, K)
     return x, (c_embed, c_blocks, c_head)
 
 
@@ -117,7 +120,7 @@ def backward(
         ("blocks.3", grads), the others at once as ("", grads).  Then none are returned
     """
     c_embed, c_blocks, c_head = cache
-    dx, grads = _head_backward(dlogits, c_head)  # (1)
+    dx, grads = head_backward(dlogits, c_head)  # (1)
     dx, grads["blocks"] = encoder.backward(dx, c_blocks, take)  # (2)
     dimages, dembed = embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, hand_over(grads | dembed, take)
@@ -139,7 +142,7 @@ def predict(params: Params, images: Array, config: Config) -> Array:
         config.block_forms(every_token=False),
         config.blocks,
     )
-    return _head(params, x, config, None, ignore)[0]
+    return head(params, x, config, None, ignore)[0]
 
 
 def embed(
@@ -157,16 +160,18 @@ def embed(
     x, c_position = optional.forward(position_table, _positions(params, config), x)
     x, c_drop = dropout.forward(x, config.pos_drop_rate, rng)
     note("pos_drop", x)
+    x, c_patch_drop = patch_dropout.forward(x, config.patch_drop_rate, config.num_prefix_tokens, rng)
     x, c_norm_pre = optional.forward(layernorm, params.get("norm_pre"), x, config.norm_eps)
     note("norm_pre", x)
-    return x, (c_patch, c_prefix, c_position, c_drop, c_norm_pre, config.pos_embed == "learned")
+    return x, (c_patch, c_prefix, c_position, c_drop, c_patch_drop, c_norm_pre, config.pos_embed == "learned")
 
 
 def embed_backward(dx: Array, cache: Cache, input_grad: bool) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients of tokens, positions and projection."""
-    c_patch, c_prefix, c_position, c_drop, c_norm_pre, learned = cache
+    c_patch, c_prefix, c_position, c_drop, c_patch_drop, c_norm_pre, learned = cache
     grads: Params = {}
     dx, grads["norm_pre"] = optional.backward(dx, c_norm_pre)
+    dx = patch_dropout.backward(dx, c_patch_drop)
     dx = dropout.backward(dx, c_drop)
     dx, dposition = optional.backward(dx, c_position)
     if learned:
@@ -201,7 +206,7 @@ def fixed_table(config: Config, dtype: DTypeLike) -> Array:
     return table
 
 
-def _head(params: Params, x: Array, config: Config, rng: np.random.Generator | None, note: Note) -> tuple[Array, Cache]:
+def head(params: Params, x: Array, config: Config, rng: np.random.Generator | None, note: Note) -> tuple[Array, Cache]:
     """Tokens to logits: norm, pool (in this order or the other), head."""
     x, c_norm = optional.forward(layernorm, params.get("norm"), x, config.norm_eps)
     note("norm", x)
@@ -216,7 +221,8 @@ def _head(params: Params, x: Array, config: Config, rng: np.random.Generator | N
     return x, (config.global_pool, c_norm, c_pool, c_fc_norm, c_pre_logits, c_drop, c_head)
 
 
-def _head_backward(dlogits: Array, cache: Cache) -> tuple[Array, Params]:
+def head_backward(dlogits: Array, cache: Cache) -> tuple[Array, Params]:
+    """Return the gradient of the tokens, and of what stands behind the blocks."""
     global_pool, c_norm, c_pool, c_fc_norm, c_pre_logits, c_drop, c_head = cache
     grads: Params = {}
     dx, grads["head"] = optional.backward(dlogits, c_head)

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from numpy_vit.layers import block as pre_norm_block
-from numpy_vit.layers import gelu, gelu_tanh, mlp, post_norm_block, quick_gelu, readout_block, relu, silu, swiglu
+from numpy_vit.layers import (
+    gelu,
+    gelu_tanh,
+    mlp,
+    patch_dropout,
+    post_norm_block,
+    quick_gelu,
+    readout_block,
+    relu,
+    silu,
+    swiglu,
+)
 
 ACTIVATIONS: dict[str, ModuleType] = {
     "gelu": gelu, "gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu, "relu": relu,
@@ -20,7 +31,7 @@ _WHOLE = {  # field: its least value
     "in_chans": 1, "num_classes": 0, "embed_dim": 1, "depth": 0, "num_heads": 1, "hidden_dim": 1, "reg_tokens": 0,
     "pre_logits": 1, "head_dim": 1,
 }  # fmt: skip
-_RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
+_RATES = ("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
 _FEW_TOKENS = 8
 
 
@@ -51,6 +62,7 @@ class Config:
     pre_logits : width of a tanh layer between pooling and head; None for none
     drop_rate, pos_drop_rate, proj_drop_rate, attn_drop_rate : dropout before the head, after the positions, after
         the projection and twice in the MLP, on the attention weights
+    patch_drop_rate : share of the patches that training drops before the blocks, other ones of each image
     drop_path_rate : of the last block; it rises linearly from 0 in the first
 
     Raises
@@ -93,6 +105,7 @@ class Config:
     pre_logits: int | None = None
     drop_rate: float = 0.0
     pos_drop_rate: float = 0.0
+    patch_drop_rate: float = 0.0
     proj_drop_rate: float = 0.0
     attn_drop_rate: float = 0.0
     drop_path_rate: float = 0.0
@@ -188,6 +201,16 @@ class Config:
     def num_prefix_tokens(self) -> int:
         """T, the number of tokens in front of the patches."""
         return int(self.class_token) + self.reg_tokens
+
+    @property
+    def num_tokens(self) -> int:
+        """T + N, the tokens that the blocks work on."""
+        return self.num_prefix_tokens + self.num_patches
+
+    @property
+    def num_kept_tokens(self) -> int:
+        """The tokens that the blocks work on in training, where patches are dropped."""
+        return self.num_prefix_tokens + patch_dropout.kept(self.num_patches, self.patch_drop_rate)
 
     @property
     def hidden(self) -> int:

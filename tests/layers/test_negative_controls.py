@@ -18,12 +18,12 @@ from numpy_vit.checks.examples import MODELS
 
 NAMES = catalogue.names()
 CASES = {name: catalogue.cases(name) for name in NAMES}
-# Checked along two directions an array rather than entry by entry, since they have many parameters; the ViT along one.
+# Checked along two directions an array rather than entry by entry, since they are large; whole models along one.
 LARGE = {"attention", "readout_attention", "attention_pool", "block", "post_norm_block", "readout_block"}
 
 
 def check(name, case, backward=None):
-    directions = {"vit": 1}.get(name, 2 if name in LARGE else None)
+    directions = {"vit": 1, "mae": 1}.get(name, 2 if name in LARGE else None)
     report = gradcheck(case.forward, backward or case.backward, case.params, case.x, directions=directions)
     assert report.rows, f"numbers have to be compared: {report}"
     return report
@@ -52,7 +52,13 @@ def spoiled(case, spoil_dx=None, spoil_grads=None):
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"), [(name, f) for name in NAMES for f in (1.001, 0.0, -1.0) if name not in MODELS or f == 1.001]
+    ("name", "factor"),
+    [
+        (name, f)
+        for name in NAMES
+        for f in (1.001, 0.0, -1.0)
+        if name not in MODELS or (f == 1.001 and name != "mae")  # which has no gradient of its images
+    ],
 )
 def test_a_scaled_input_gradient(name, factor):
     case = CASES[name][0]
@@ -275,6 +281,19 @@ FAULTS = [
     ("mse", "mask forgotten", "dloss, difference.dtype) * share", "dloss, difference.dtype) * share.mean()"),
     ("mse", "not divided by D", "* (2 / difference.shape[-1])", "* 2"),
     ("mse", "sign", "dprediction: Array = difference *", "dprediction: Array = -difference *"),
+    ("random_masking", "the gradient goes to the first patches",
+     "dx[np.arange(len(dy))[:, None], first + visible] = dy[:, first:]",
+     "dx[:, first : dy.shape[1]] = dy[:, first:]"),
+    ("random_masking", "the prefix tokens are taken for patches", "first + visible] = dy", "visible] = dy"),
+    ("random_masking", "the prefix tokens get nothing", "    dx[:, :first] = dy[:, :first]  # (4)\n", ""),
+    ("mask_tokens", "restored instead of shuffled",
+     "dz[np.arange(len(dy))[:, None], restore] = dy[:, first:]",
+     "dz[...] = dy[:, first:][np.arange(len(dy))[:, None], restore]"),
+    ("mask_tokens", "the visible patches counted too", "dz[:, K:].sum", "dz.sum"),
+    ("mask_tokens", "not summed over the batch",
+     "dz[:, K:].sum(axis=(0, 1), keepdims=True)", "dz[:1, K:].sum(axis=1, keepdims=True)"),
+    ("masked_patch_loss", "the whole batch's denominator forgotten", "dloss * share, c_mse", "dloss, c_mse"),
+    ("masked_patch_loss", "divided where it multiplies", "dloss * share", "dloss / share"),
 ]  # fmt: skip
 
 
@@ -309,6 +328,19 @@ DEIT_FAULTS = [  # two: a failed check of a model goes entry by entry, and takes
     ("the heads exchanged", 0, "dlabels, dteacher = dlogits", "dteacher, dlabels = dlogits"),
     ("a dropout is skipped", 2, "dx[:, 0] = dropout.backward(dtoken, c_drop)", "dx[:, 0] = dtoken"),
 ]
+
+
+MAE_FAULTS = [
+    ("the scatter is skipped", 0, "dx = random_masking.backward(dx, c_masking)",
+     "dx = np.pad(dx, ((0, 0), (0, 7), (0, 0)))"),
+    ("the encoder's norm is skipped", 1, 'dx, grads["norm"] = layernorm', '_, grads["norm"] = layernorm'),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("i", "old", "new"), [pytest.param(i, old, new, id=what) for what, i, old, new in MAE_FAULTS])
+def test_a_fault_in_mae_is_noticed(i, old, new):
+    assert not check("mae", catalogue.cases("mae", of=mutant("mae", (old, new)))[i]).ok
 
 
 @pytest.mark.slow
