@@ -38,7 +38,10 @@ BELOW: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"layers", "models", "data", "checkpoints", "training", "checks", "views", "bench"},
 }
-TRAINING_LAYERS = {"numpy_vit.layers.cross_entropy"}  # the only layer that training names: the loss
+# The only layers that training names: the losses, and the head of fine-tuning and probing.
+TRAINING_LAYERS = {
+    f"numpy_vit.layers.{name}" for name in ("cross_entropy", "kl_divergence", "linear", "recording.Take")
+}
 
 
 def room(file: str) -> str:

@@ -11,8 +11,8 @@ import pytest
 
 from numpy_vit.data import Preprocessing, load
 from numpy_vit.models import vit, vit_config
-from numpy_vit.training import loop
-from numpy_vit.training.recipe import DEFAULTS
+from numpy_vit.training import classification, loop
+from numpy_vit.training.recipes import RECIPES
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 TRAINING, CHECK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -20,9 +20,9 @@ TRAINING, CHECK = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_training_in_python_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     """Two epochs of it end with the bits of `numpy-vit train`: the same start, order, augmentation and updates."""
-    variant, recipe = DEFAULTS["digits"]
+    variant, recipe = RECIPES["digits"].variant, RECIPES["digits"].recipe
     data = load("digits")
-    task = loop.Task(vit, vit_config(variant), recipe, data, Preprocessing.of(data.train))
+    task = loop.Task(classification, vit, vit_config(str(variant)), recipe, data, Preprocessing.of(data.train))
     state = loop.start(task)
     rows: list[Any] = []
     loop.train(task, state, lambda *_: None, lambda _, row: rows.append(row), lambda: len(rows) == 2)

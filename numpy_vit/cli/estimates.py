@@ -48,4 +48,4 @@ def about_seconds(seconds: float) -> str:
 
 
 def _shard(config: Any, batch: int, least: int = LEAST) -> int:
-    return shard_size(batch, config.num_patches + config.num_prefix_tokens, least)
+    return shard_size(batch, config.num_tokens, least)

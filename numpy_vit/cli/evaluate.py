@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli.progress import Progress
+from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import add_workers, cores
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ def add(commands: Any) -> None:
         epilog=_EXAMPLES,
     )
     parser.add_argument("checkpoint", help="a checkpoint.safetensors, or the folder of a run")
-    parser.add_argument("--data", metavar="SPEC", help="the data set (default: the one that it was trained on)")
+    parser.add_argument(
+        "--data",
+        metavar="SPEC",
+        help="the data set (default: the one that it was trained on); it is resized to the model's size",
+    )
     parser.add_argument("--part", choices=("test", "train"), default="test", help="default: test")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     add_workers(parser)
@@ -38,9 +43,8 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
     from numpy_vit.checkpoints import own
-    from numpy_vit.data import Preprocessing, load
+    from numpy_vit.data import Preprocessing, describe_skipped, load
     from numpy_vit.errors import CheckpointError, DataError
-    from numpy_vit.models import vit
     from numpy_vit.training.evaluate import evaluate
 
     path = Path(args.checkpoint)
@@ -48,19 +52,24 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = own.load(path)
     if not {"data", "preprocessing", "class_names"} <= checkpoint.extra.keys():
         raise CheckpointError(f"{path} lacks preprocessing and class names: it was not written by numpy-vit train")
+    if not checkpoint.config.num_classes:
+        raise CheckpointError(f"{path} is a model without a head, which classifies nothing: numpy-vit probe {path}")
     spec, names = args.data or checkpoint.extra["data"], checkpoint.extra["class_names"]
-    data = getattr(load(spec), args.part)
+    preprocessing = Preprocessing.from_json(checkpoint.extra["preprocessing"])
+    progress = Progress()
+    data = getattr(load(spec, preprocessing.size, reading(progress)), args.part)
+    progress.clear()
     if len(data.class_names) != len(names):
         raise DataError(
             f"{spec} has {len(data.class_names)} classes, {path} was trained on {len(names)}: choose its data"
         )
-    preprocessing = Preprocessing.from_json(checkpoint.extra["preprocessing"])
-    progress = Progress()
     result = evaluate(
-        vit, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores(),
+        checkpoint.model, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores(),
         lambda done: progress.line(f"{done:,} of {len(data):,} images"),
     )  # fmt: skip
     progress.clear()
+    if data.skipped:
+        print(f"{data.name}: {describe_skipped(data.skipped)}", file=sys.stderr)
     print(
         json.dumps(_as_json(result, spec, args.part, names)) if args.json else _as_text(result, spec, args.part, names)
     )

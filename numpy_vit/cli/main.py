@@ -15,12 +15,28 @@ from typing import Any, NoReturn
 
 from numpy_vit import __version__
 from numpy_vit.bench import blas
-from numpy_vit.cli import bench, compare, convert, evaluate, explain, gradcheck, inspect, predict, train
+from numpy_vit.cli import (
+    bench,
+    compare,
+    convert,
+    data,
+    evaluate,
+    explain,
+    gradcheck,
+    inspect,
+    predict,
+    pretrain,
+    probe,
+    study,
+    train,
+)
 from numpy_vit.cli.usage import UsageError
 from numpy_vit.errors import NumpyVitError
 from numpy_vit.training.allocator import keep_freed_memory
 
-COMMANDS = (train, evaluate, predict, inspect, convert, compare, gradcheck, explain, bench)
+COMMANDS = (
+    train, evaluate, pretrain, probe, study, data, predict, inspect, convert, compare, gradcheck, explain, bench,
+)  # fmt: skip
 
 EXAMPLES = """examples:
   numpy-vit train                            train on the embedded digits, about a minute
@@ -32,6 +48,7 @@ EXAMPLES = """examples:
   numpy-vit compare model.safetensors --reference reference.safetensors
   numpy-vit gradcheck                        check every hand-derived gradient
   numpy-vit explain layernorm                a derivation, its code, and numbers
+  numpy-vit study heads                      answer a question by training, with its spread
   numpy-vit bench tiny-step                  a step's speed, and where its time goes
 """
 

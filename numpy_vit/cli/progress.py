@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
 
 _INTERVAL = 0.2  # seconds between two drawings of the moving line
 
@@ -38,6 +39,11 @@ class Progress:
             sys.stdout.write("\r\x1b[2K")
             sys.stdout.flush()
             self._shown = False
+
+
+def reading(progress: Progress) -> Callable[[int, int], None]:
+    """Return what shows how many images of a data set have been read."""
+    return lambda done, total: progress.line(f"reading {done:,} of {total:,} images")
 
 
 def duration(seconds: float) -> str:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import signal
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli import train_options
-from numpy_vit.cli.progress import Progress, duration
+from numpy_vit.cli import train_options, train_task, training
+from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import UsageError, cores, usage
 
 if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BLAS threads
-    from numpy_vit.training.loop import Row, State, Task
-    from numpy_vit.training.run_folder import RunFolder
-
-_SAVE_EVERY = 300.0  # seconds; at the end of an epoch in any case
-_FORESEE = 3, 2.0  # the run's time is foreseen after so many steps, or after the step that ends so many seconds later
+    from numpy_vit.data.selection import Selection
+    from numpy_vit.training.loop import Task
+    from numpy_vit.tree import Params
 
 
 def add(commands: Any) -> None:
@@ -31,73 +26,48 @@ def run(args: argparse.Namespace) -> int:
     """Train, resume, or learn a few images by heart; return the exit status."""
     from numpy_vit.training.finite import NotFiniteError
 
+    if args.print_recipe:
+        print(train_task.describe(args))
+        return 0
     workers = args.workers or cores()
     try:
         if args.resume:
             return _resume(args, workers)
-        task, data = train_options.task(args, workers)
-        return _overfit(task, args.overfit) if args.overfit else _begin(task, data, args.out)
+        task, data, params = train_task.task(args, workers)
+        return _overfit(task, args.overfit) if args.overfit else _begin(args, task, data, params)
     except NotFiniteError as error:
         print(f"numpy-vit train: {error}", file=sys.stderr)
         return 1
 
 
-def _begin(task: Task, data: str, out: str | None) -> int:
+def _begin(args: argparse.Namespace, task: Task, data: Selection, params: Params | None) -> int:
     from numpy_vit.training import loop
     from numpy_vit.training.run_folder import RunFolder
 
-    path = Path(out) if out else _new_folder(data.partition(":")[0])
-    folder, state = RunFolder(path, data), loop.start(task)
+    path = Path(args.out) if args.out else training.new_folder(data.name.partition(":")[0])
+    folder = RunFolder(path, data, args.init, args.teacher)
+    with usage():  # --freeze names parameters, which only the model knows
+        state = loop.start(task) if params is None else loop.begin(task, params)
     folder.create(task)
     folder.save(task, state)  # so that a run killed in its first epoch can be resumed, too
-    return _train(folder, task, state)
+    return training.train(folder, task, state)
 
 
 def _resume(args: argparse.Namespace, workers: int) -> int:
+    from numpy_vit.training import classification
     from numpy_vit.training.run_folder import resume
 
     if given := train_options.given(args):
         raise UsageError(f"--resume goes on with the run's own options: leave out {', '.join(given)}")
-    folder, task, state = resume(Path(args.resume), workers)
+    progress = Progress()
+    folder, task, state = resume(Path(args.resume), workers, reading(progress))
+    progress.clear()
+    if task.goal is not classification:
+        raise UsageError(f"{args.resume} is a pre-training: go on with numpy-vit pretrain --resume {args.resume}")
     if state.epoch >= task.recipe.epochs:
         print(f"{folder.path} is finished: {task.recipe.epochs} epochs; begin another run to train longer")
         return 0
-    return _train(folder, task, state)
-
-
-def _train(folder: RunFolder, task: Task, state: State) -> int:
-    from numpy_vit.training import loop
-    from numpy_vit.views import curves
-
-    progress = Progress()
-    print(_headline(folder, task, state))
-    show = _Steps(task, state, progress)
-    saved = [state.seconds]
-
-    def on_step(state: State, loss: float) -> None:
-        show(state, loss)
-        spent = state.seconds + state.epoch_seconds
-        if spent - saved[0] > _SAVE_EVERY:
-            folder.save(task, state)
-            saved[0] = spent
-
-    def on_epoch(state: State, row: Row) -> None:
-        folder.add_row(row)
-        folder.save(task, state)
-        saved[0] = state.seconds
-        progress.print(_epoch_line(task, row, show.left(state)))
-
-    with _stop_on_signal() as stopped:
-        finished = loop.train(task, state, on_step, on_epoch, stopped)
-    progress.clear()
-    if not finished:
-        folder.save(task, state)
-        print(f"stopped in epoch {state.epoch + 1}; go on with: numpy-vit train --resume {folder.path}")
-        return 130
-    rows = folder.rows()
-    curves.draw(rows, folder.path / "curves.png", f"{folder.data}: {folder.path.name}")
-    print(_summary(folder, rows))
-    return 0
+    return training.train(folder, task, state)
 
 
 def _overfit(task: Task, count: int) -> int:
@@ -116,122 +86,3 @@ def _overfit(task: Task, count: int) -> int:
         + ("the model can learn" if outcome.learned else f"not below {LOSS}: the model or its rate is wrong")
     )
     return 0 if outcome.learned else 1
-
-
-class _Steps:
-    """Shows each step, and knows from the speed so far how much time is left."""
-
-    def __init__(self, task: Task, state: State, progress: Progress) -> None:
-        self._task, self._progress = task, progress
-        self._from = self._before = self._now(state)
-        self._steps = 0
-
-    def __call__(self, state: State, loss: float) -> None:
-        self._steps += 1
-        if self._steps == 2:
-            self._from = self._before  # the first step, in which memory is found, says little about the others
-        self._before = self._now(state)
-        steps, seconds = _FORESEE
-        if self._steps == steps or (self._steps < steps and self._now(state)[1] - self._from[1] > seconds):
-            self._steps = steps
-            self._progress.print(_outlook(self._task, state, self.left(state)))
-        self._progress.line(
-            f"epoch {state.epoch + 1}/{self._task.recipe.epochs}  batch {state.batch}/{self._task.batches}  "
-            f"loss {state.loss_sum / state.seen:.4f}  accuracy {state.correct / state.seen:.2%}  "
-            f"{self._speed(state):.0f} images/s  {duration(self.left(state))} left"
-        )
-
-    def left(self, state: State) -> float:
-        """Return the seconds that the rest of the run will take, with the evaluation after each epoch."""
-        epochs, data = self._task.recipe.epochs, self._task.data
-        training = epochs * len(data.train) - self._now(state)[0]
-        evaluation = (epochs - state.epoch) * len(data.test) / 3  # a forward is a third of a step
-        return (training + evaluation) / self._speed(state)
-
-    def _speed(self, state: State) -> float:
-        """Images a second."""
-        images, seconds = (now - then for now, then in zip(self._now(state), self._from, strict=True))
-        return max(1, images) / max(seconds, 1e-9)
-
-    def _now(self, state: State) -> tuple[int, float]:
-        """Images and seconds of the run up to here."""
-        return len(self._task.data.train) * state.epoch + state.seen, state.seconds + state.epoch_seconds
-
-
-def _outlook(task: Task, state: State, seconds: float) -> str:
-    """Say what the run will take: the time by its first steps, the memory by formula."""
-    from numpy_vit.cli import estimates
-
-    lasting = [*state.optimizer.values(), *([] if state.average is None else [state.average])]
-    averages = sum(array.shape == state.flat.shape for array in lasting)
-    images = sum(part.images.nbytes for part in (task.data.train, task.data.test))
-    step = estimates.step_memory(task.config, task.recipe.batch_size, task.workers, averages)
-    size = estimates.about_bytes(sum(step.values()) + images + estimates.PROCESS)
-    left = task.recipe.epochs - state.epoch
-    return f"about {estimates.about_seconds(seconds)} and {size}: {left} epochs of {task.batches} steps"
-
-
-def _headline(folder: RunFolder, task: Task, state: State) -> str:
-    config, recipe, train = task.config, task.recipe, task.data.train
-    channels, height, width = train.images.shape[1:]
-    return (
-        f"{folder.data}: {len(train):,} training and {len(task.data.test):,} test images, "
-        f"{channels}x{height}x{width}, {len(train.class_names)} classes\n"
-        f"ViT: patch {config.patch[0]}x{config.patch[1]}, {config.num_patches} patches, width {config.embed_dim}, "
-        f"depth {config.depth}, {config.num_heads} heads, {state.flat.size:,} parameters; {task.workers} workers\n"
-        f"{recipe.optimizer}, rate {recipe.lr:g}, {recipe.epochs} epochs of {task.batches} batches of "
-        f"{recipe.batch_size}, seed {recipe.seed}; writing to {folder.path}"
-    )
-
-
-def _epoch_line(task: Task, row: Row, left: float) -> str:
-    epochs = task.recipe.epochs
-    return (
-        f"epoch {row['epoch']:{len(str(epochs))}}/{epochs}  "
-        f"train loss {row['train_loss']:.4f} accuracy {row['train_accuracy']:6.2%}  "
-        f"test loss {row['test_loss']:.4f} accuracy {row['test_accuracy']:6.2%}  "
-        f"{row['images_per_second']:.0f} images/s  {duration(left)} left"
-    )
-
-
-def _summary(folder: RunFolder, rows: list[Row]) -> str:
-    last = rows[-1]
-    return (
-        f"data loading took {_data_share(rows):.1%} of the time\n"
-        f"test accuracy {last['test_accuracy']:.2%}, loss {last['test_loss']:.4f} after {last['seconds']:.1f} s "
-        f"of training (last epoch, nothing was selected on the test part)\n"
-        f"look at {folder.path / 'curves.png'}; evaluate with: numpy-vit eval {folder.path}"
-    )
-
-
-def _data_share(rows: list[Row]) -> float:
-    """The epochs' mean, by their time; rows that earlier versions wrote do not have it."""
-    known = [row for row in rows if "data_share" in row]
-    seconds = [1 / row["images_per_second"] for row in known]  # an image; every epoch has the same images
-    return float(sum(time * row["data_share"] for time, row in zip(seconds, known, strict=True)) / sum(seconds))
-
-
-def _new_folder(name: str) -> Path:
-    """Return runs/NAME-1, or the first number that is not taken."""
-    number = 1
-    while (Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return Path("runs") / f"{name}-{number}"
-
-
-@contextlib.contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a stop between two steps; a second one interrupts at once."""
-    received: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,29 +1,26 @@
-"""The options of numpy-vit train, and the task that they describe."""
+"""The options of numpy-vit train."""
 
 from __future__ import annotations
 
 import argparse
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from numpy_vit.cli.usage import UsageError, add_workers, positive, usage
-
-if TYPE_CHECKING:
-    from numpy_vit.data import Dataset
-    from numpy_vit.models.vit import Config
-    from numpy_vit.training.loop import Task
+from numpy_vit.cli.usage import add_workers, positive
 
 _EXAMPLES = """examples:
   numpy-vit train                                         the embedded digits, about a minute
   numpy-vit train --data fashion-mnist --out runs/fashion 60,000 images from Debian's package
-  numpy-vit train --data mnist:~/mnist --model vit_mini_patch4_28 --epochs 3
+  numpy-vit train --data cifar10:~/cifar --recipe deit --epochs 50
+  numpy-vit train --data folder:~/photos --image-size 64  a sub-folder a class
+  numpy-vit train --init vit_tiny.safetensors --data folder:~/photos --freeze patch_embed,blocks.[0-5]
   numpy-vit train --patch-size 1 --embed-dim 48 --set reg_tokens=2 --optimizer sgd --lr 0.1
+  numpy-vit train --recipe deit --print-recipe            every number of a recipe
   numpy-vit train --overfit 32                            can this model learn anything at all?
   numpy-vit train --resume runs/digits-1                  go on, to the same bits
 """
 
 # option: the field of Recipe that it sets, its type, its help
-_RECIPE: dict[str, tuple[str, Any, str]] = {
+_OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--epochs": ("epochs", int, "passes over the training images"),
     "--batch-size": ("batch_size", int, "images a step; it is computed in shards, so memory does not depend on it"),
     "--optimizer": ("optimizer", str, "adamw, adam or sgd"),
@@ -38,9 +35,25 @@ _RECIPE: dict[str, tuple[str, Any, str]] = {
     "--clip": ("clip", float, "largest norm of the gradient; inf for no clipping"),
     "--label-smoothing": ("label_smoothing", float, "of the targets"),
     "--ema": ("ema", float, "decay of averaged weights, which are then evaluated and saved"),
-    "--padding": ("padding", int, "pixels of padding before the random crop"),
-    "--affine": ("affine", float, "strength of random rotation, scale, shear and shift; 1 suits handwriting"),
+    "--freeze": ("freeze", str, "parameters that stay as they are: patch_embed,blocks.0 or body (all but the head)"),
+    "--patch-drop": ("patch_drop", float, "share of the patches that is dropped at first: the time falls with it"),
+    "--patch-drop-until": ("patch_drop_until", float, "share of the epochs after which none is dropped any more"),
+    "--distill": ("distill", str, "soft or hard, for --teacher"),
+    "--distill-alpha": ("distill_alpha", float, "weight of the teacher's part of the loss"),
+    "--distill-temperature": ("distill_temperature", float, "of the soft targets"),
     "--seed": ("seed", int, "of everything random"),
+}
+_AUGMENTATION: dict[str, tuple[str, Any, str]] = {
+    "--padding": ("padding", int, "pixels of padding before the random crop"),
+    "--pad-mode": ("pad_mode", str, "constant (black) or reflect"),
+    "--crop-scale": ("crop_scale", float, "smallest share of the area that a random resized crop takes"),
+    "--affine": ("affine", float, "strength of random rotation, scale, shear and shift; 1 suits handwriting"),
+    "--auto-augment": ("auto_augment", str, "RandAugment as rand-m9-mstd0.5-inc1, or 3-Augment as 3a"),
+    "--color-jitter": ("color_jitter", float, "strength of random brightness, contrast and saturation"),
+    "--erase": ("erase", float, "share of the images that get a box of noise"),
+    "--mixup": ("mixup", float, "alpha of Mixup; 0.8 is usual"),
+    "--cutmix": ("cutmix", float, "alpha of CutMix; 1 is usual"),
+    "--repeats": ("repeats", int, "times that a sample comes in an epoch in which it comes"),
 }
 _SWITCHES = {
     "--flip": ("flip", "mirror half of the training images"),
@@ -57,19 +70,24 @@ _RATES = {
     "--dropout": ("proj_drop_rate", "dropout after the projections and in the MLPs"),
     "--drop-path": ("drop_path_rate", "drop path of the last block"),
 }
+_DATA = {
+    "--image-size": ("image_size", "side that the images are resized to"),
+    "--train-images": ("train_images", "train on so many images only, as many of each class"),
+    "--test-images": ("test_images", "test on so many images only"),
+}
+
+RECIPE_FIELDS = [field for table in (_OPTIMISATION, _AUGMENTATION, _SWITCHES) for field, *_ in table.values()]
+MODEL_FIELDS = [field for table in (_SIZES, _RATES) for field, *_ in table.values()]
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
-    """Add the command and its options; options that are not given are not in the namespace's dicts."""
+    """Add the command and its options; options that are not given are None."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "train",
-        help="train a ViT",
-        description="Train a Vision Transformer. Without options: the embedded 8x8 digits, in about a minute. "
-        "What is not given has a default that depends on the data set.",
+        help="train a ViT, or fine-tune a checkpoint",
+        description="Train a Vision Transformer, or fine-tune one. Without options: the embedded 8x8 digits, in about "
+        "a minute. What is not given comes from a recipe, which the data set chooses unless --recipe does.",
         epilog=_EXAMPLES,
-    )
-    parser.add_argument(
-        "--data", metavar="SPEC", help="digits, mnist:FOLDER or fashion-mnist[:FOLDER] (default: digits)"
     )
     parser.add_argument("--out", metavar="FOLDER", help="where the run is written (default: runs/DATA-1, -2, ...)")
     parser.add_argument("--resume", metavar="FOLDER", help="go on with a run that was stopped or killed")
@@ -79,87 +97,64 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="N",
         help="learn N training images by heart, write nothing, and say whether it worked",
     )
+    parser.add_argument("--recipe", metavar="NAME", help="digits, fashion, cifar10, deit, mae, finetune, ...")
+    parser.add_argument("--print-recipe", action="store_true", help="print the whole recipe as JSON and stop")
     add_workers(parser)
+    data = parser.add_argument_group("data")
+    add_data(data)
     model = parser.add_argument_group("model")
-    model.add_argument("--model", metavar="NAME", help="a named variant, such as vit_tiny_patch16_224")
-    for option, (field, text) in _SIZES.items():
-        model.add_argument(option, dest=field, type=positive, metavar="N", help=text)
-    for option, (field, text) in _RATES.items():
-        model.add_argument(option, dest=field, type=float, metavar="RATE", help=text)
+    add_model(model)
     model.add_argument(
+        "--init", metavar="CHECKPOINT", help="start from these weights, with a new head and resized positions"
+    )
+    model.add_argument(
+        "--distilled", action=argparse.BooleanOptionalAction,
+        help="a DeiT: a second token and head that learn from the teacher",
+    )  # fmt: skip
+    model.add_argument("--teacher", metavar="FILE", help="a checkpoint, or saved logits, that is learned from as well")
+    add_training(parser)
+    return parser
+
+
+def add_data(group: Any) -> None:
+    """Add --data and what is taken of it."""
+    group.add_argument(
+        "--data",
+        metavar="SPEC",
+        help="digits, mnist:FOLDER, fashion-mnist[:FOLDER], cifar10[:FOLDER], cifar100[:FOLDER], folder:FOLDER, "
+        "shapes[:N] (default: digits)",
+    )
+    for option, (field, text) in _DATA.items():
+        group.add_argument(option, dest=field, type=positive, metavar="N", help=text)
+
+
+def add_model(group: Any) -> None:
+    """Add --model and the options that set the fields of its Config."""
+    group.add_argument("--model", metavar="NAME", help="a named variant, such as vit_tiny_patch16_224")
+    for option, (field, text) in _SIZES.items():
+        group.add_argument(option, dest=field, type=positive, metavar="N", help=text)
+    for option, (field, text) in _RATES.items():
+        group.add_argument(option, dest=field, type=float, metavar="RATE", help=text)
+    group.add_argument(
         "--set", dest="fields", action="append", metavar="FIELD=VALUE",
         help="any other field of vit.Config, such as pos_embed=sincos_2d_mae",
     )  # fmt: skip
-    training = parser.add_argument_group("training")
-    for option, (field, kind, text) in _RECIPE.items():
-        training.add_argument(option, dest=field, type=kind, metavar=kind.__name__.upper(), help=text)
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Add the options that set the fields of a recipe."""
+    for title, table in {"training": _OPTIMISATION, "augmentation": _AUGMENTATION}.items():
+        group = parser.add_argument_group(title)
+        for option, (field, kind, text) in table.items():
+            group.add_argument(option, dest=field, type=kind, metavar=kind.__name__.upper(), help=text)
     for option, (field, text) in _SWITCHES.items():
-        training.add_argument(option, dest=field, action=argparse.BooleanOptionalAction, help=text)
-    return parser
+        group.add_argument(option, dest=field, action=argparse.BooleanOptionalAction, help=text)
 
 
 def given(args: argparse.Namespace) -> list[str]:
     """Return the options that --resume takes from the run itself, of those that were given."""
-    options = {option: field for table in (_RECIPE, _SWITCHES, _SIZES, _RATES) for option, (field, *_) in table.items()}
-    options |= {"--data": "data", "--out": "out", "--overfit": "overfit", "--model": "model", "--set": "fields"}
-    return [option for option, field in options.items() if getattr(args, field) is not None]
-
-
-def task(args: argparse.Namespace, workers: int) -> tuple[Task, str]:
-    """Return what the options describe, and the data set's name.
-
-    Raises
-    ------
-    UsageError : values that cannot be meant.
-    DataError : the data set is missing or broken.
-    """
-    from dataclasses import replace
-
-    from numpy_vit.data import Preprocessing, load
-    from numpy_vit.models import vit
-    from numpy_vit.training.loop import Task
-    from numpy_vit.training.recipe import DEFAULTS
-
-    spec = args.data or "digits"
-    data = load(spec)
-    variant, recipe = DEFAULTS[spec.partition(":")[0]]
-    fields = [field for table in (_RECIPE, _SWITCHES) for field, *_ in table.values()]
-    with usage():
-        config = _config(args, args.model or variant, data.train)
-        recipe = replace(recipe, **_chosen(args, fields, recipe))
-    return Task(vit, config, recipe, data, Preprocessing.of(data.train), workers), spec
-
-
-def _config(args: argparse.Namespace, variant: str, train: Dataset) -> Config:
-    """The variant with the data's image size, channels and classes, and the fields that were given."""
-    from numpy_vit.models import vit_config
-
-    channels, height, width = train.images.shape[1:]
-    of_data = {"image_size": (height, width), "in_chans": channels, "num_classes": len(train.class_names)}
-    fields = [field for table in (_SIZES, _RATES) for field, *_ in table.values()]
-    chosen = {field: getattr(args, field) for field in fields if getattr(args, field) is not None}
-    return vit_config(variant, **{**of_data, **chosen, **dict(_assignment(text) for text in args.fields or [])})
-
-
-def _chosen(args: argparse.Namespace, fields: list[str], recipe: Any) -> dict[str, Any]:
-    """The recipe's fields that were given; a warm-up that was not shrinks with a shorter run."""
-    chosen = {field: getattr(args, field) for field in fields if getattr(args, field) is not None}
-    if "epochs" in chosen and "warmup_epochs" not in chosen:
-        chosen["warmup_epochs"] = min(recipe.warmup_epochs, chosen["epochs"] * recipe.warmup_epochs / recipe.epochs)
-    return chosen
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    """Read reg_tokens=2, qk_norm=true, hidden_dim=null or pos_embed=none."""
-    from dataclasses import fields
-
-    from numpy_vit.models.vit import Config
-
-    name, equals, value = text.partition("=")
-    known = [field.name for field in fields(Config)]
-    if not equals or name not in known:
-        raise UsageError(f"--set {text!r} has to be FIELD=VALUE with one of the fields {', '.join(known)}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+    tables = (_OPTIMISATION, _AUGMENTATION, _SWITCHES, _SIZES, _RATES, _DATA)
+    options = {option: field for table in tables for option, (field, *_) in table.items()}
+    options |= {f"--{name}": name for name in ("data", "out", "overfit", "model", "recipe", "init", "teacher")}
+    options |= {"--set": "fields", "--distilled": "distilled"}
+    return [option for option, field in options.items() if getattr(args, field, None) is not None]

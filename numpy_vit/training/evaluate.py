@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_vit.data import Dataset, Preprocessing
+from numpy_vit.data import ImageSet, Preprocessing
 from numpy_vit.layers import cross_entropy
 from numpy_vit.training.shards import MOST, in_order, shard_size
 from numpy_vit.tree import Array, Params, flatten
@@ -41,29 +41,30 @@ def predict(
     model: ModuleType,
     params: Params,
     config: Any,
-    images: Array,
+    data: ImageSet,
     preprocessing: Preprocessing,
     workers: int = 1,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Array:
-    """Return the logits (n, K) of images (n, C, Y, X) uint8, in shards that workers share; no caches are kept.
+    """Return the logits (n, K) of a data set's images, in shards that workers share; no caches are kept.
 
+    Each shard's images are taken when its turn comes, so a data set on disk never is in memory as a whole.
     `on_progress` is called with the number of images done so far.
     """
-    preprocessing.check(images.shape)
+    preprocessing.check((len(data), *data.shape))
     dtype = next(iter(flatten(params).values())).dtype
-    size = shard_size(len(images), config.num_patches + config.num_prefix_tokens, MOST)
+    size = shard_size(len(data), config.num_patches + config.num_prefix_tokens, MOST)
 
     def run(number: int) -> Array:
-        part = images[number * size : (number + 1) * size]
+        part = data.take(range(number * size, min((number + 1) * size, len(data)))).images
         with np.errstate(over="ignore", invalid="ignore"):  # weights that went bad make NaN logits, not warnings
             logits: Array = model.predict(params, preprocessing.apply(part, dtype), config)
         return logits
 
     parts = []
-    for part in in_order(run, -(-len(images) // size), workers):
+    for part in in_order(run, -(-len(data) // size), workers):
         parts.append(part)
-        on_progress(min(len(parts) * size, len(images)))
+        on_progress(min(len(parts) * size, len(data)))
     return np.concatenate(parts)
 
 
@@ -71,13 +72,13 @@ def evaluate(
     model: ModuleType,
     params: Params,
     config: Any,
-    data: Dataset,
+    data: ImageSet,
     preprocessing: Preprocessing,
     workers: int = 1,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """Return loss, accuracy, top-5 and confusion counts of a model on a data set."""
-    logits = predict(model, params, config, data.images, preprocessing, workers, on_progress)
+    logits = predict(model, params, config, data, preprocessing, workers, on_progress)
     K = logits.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         loss, _ = cross_entropy.forward(logits.astype(np.float64), data.labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,11 @@ def layer_of(key: str, depth: int) -> int:
 
 
 def parameter_groups(
-    params: Params, weight_decay: float, layer_decay: float | None = None, depth: int | None = None
+    params: Params,
+    weight_decay: float,
+    layer_decay: float | None = None,
+    depth: int | None = None,
+    frozen: Collection[str] = (),
 ) -> tuple[list[str], list[Group]]:
     """Sort the parameters so that each group is one slice of `tree.pack(params, order)`.
 
@@ -68,11 +72,12 @@ def parameter_groups(
     weight_decay : the decay of the arrays that have one (`decays`); the others get 0.
     layer_decay : layer l (`layer_of`) learns at layer_decay**(depth + 1 - l) of the rate; None: all at 1.
     depth : number of blocks; None counts them in `params`.
+    frozen : keys of parameters that do not learn.
 
     Returns
     -------
-    order : the keys of `flatten(params)`, by group and in tree order within a group.
-    groups : in the order of the buffer, which they tile; groups without an array are left out.
+    order : the keys of `flatten(params)`, by group and in tree order within a group; those that are frozen come last.
+    groups : in the order of the buffer, which they tile up to what is frozen; groups without an array are left out.
 
     Raises
     ------
@@ -91,6 +96,8 @@ def parameter_groups(
     elif depth is None:
         depth = _count_blocks(flat)
     for key, array in flat.items():
+        if key in frozen:
+            continue
         layer = 0 if layer_decay is None else layer_of(key, depth)
         members.setdefault((layer, not decays(key, array)), []).append(key)
 
@@ -111,7 +118,7 @@ def parameter_groups(
         )
         order += keys
         start = stop
-    return order, groups
+    return [*order, *(key for key in flat if key in frozen)], groups
 
 
 def apply(

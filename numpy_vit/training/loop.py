@@ -4,41 +4,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from numpy_vit import tree
-from numpy_vit.data import Augmentation, Preprocessing, Split, batch_count, epoch_batches
+from numpy_vit.data import epoch_batches
+from numpy_vit.data.batches import repeated_batches
 from numpy_vit.training import clip, ema, groups, schedules
 from numpy_vit.training.ahead import ahead
-from numpy_vit.training.evaluate import evaluate
-from numpy_vit.training.finite import NotFiniteError, first_bad
-from numpy_vit.training.recipe import OPTIMIZERS, Recipe
-from numpy_vit.training.step import gradients
+from numpy_vit.training.finite import NotFiniteError
+from numpy_vit.training.freezing import frozen_names, training_form
+from numpy_vit.training.recipe import OPTIMIZERS
+from numpy_vit.training.task import Task
 from numpy_vit.tree import Array, Params
 
+__all__ = ["Row", "State", "Task", "begin", "learning_rate", "start", "train"]
+
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained, on what, and how."""
-
-    model: ModuleType
-    config: Any
-    recipe: Recipe
-    data: Split
-    preprocessing: Preprocessing
-    workers: int = 1
-
-    @property
-    def batches(self) -> int:
-        """Steps an epoch."""
-        return batch_count(len(self.data.train), self.recipe.batch_size)
 
 
 @dataclass
@@ -77,10 +63,11 @@ def start(task: Task) -> State:
 
 def begin(task: Task, params: Params) -> State:
     """Return the state before the first step from given parameters, which are copied."""
-    order, _ = _groups(task, params)
+    order, parameter_groups = _groups(task, params)
     flat, packed = tree.pack(params, order)
     average, averaged = (None, None) if task.recipe.ema is None else tree.pack(params, order)
-    return State(flat, packed, OPTIMIZERS[task.recipe.optimizer].init(flat), average, averaged)
+    learning = flat[: parameter_groups[-1].stop]
+    return State(flat, packed, OPTIMIZERS[task.recipe.optimizer].init(learning), average, averaged)
 
 
 def train(
@@ -106,10 +93,9 @@ def train(
     ------
     NotFiniteError : a loss or gradient is not finite; the parameters are those before the step.
     """
-    order, parameter_groups = _groups(task, state.params)
-    gradient = tree.pack(tree.map(np.zeros_like, state.params), order)
+    step = _Step(task, state)
     while state.epoch < task.recipe.epochs:
-        if not _epoch(task, state, gradient, parameter_groups, on_step, should_stop):
+        if not _epoch(task, state, step, on_step, should_stop):
             return False
         row = _finish_epoch(task, state)
         on_epoch(state, row)
@@ -123,72 +109,89 @@ def learning_rate(task: Task, step: int) -> float:
     return float(schedules.SCHEDULES[recipe.schedule](step, total, recipe.lr, min(warmup, total - 1), 0.0))
 
 
-def prepare(task: Task, indices: Array, epoch: int, dtype: Any) -> tuple[Array, Array]:
-    """Return the augmented, normalised images and the labels of some training samples."""
-    recipe = task.recipe
-    batch = task.data.train.take(indices)
-    augmentation = Augmentation(recipe.padding, recipe.flip, affine=recipe.affine)
-    images = augmentation.apply(batch.images, recipe.seed, epoch, indices)
-    return task.preprocessing.apply(images, dtype), batch.labels
+def batches(task: Task, epoch: int, start: int) -> Iterator[tuple[int, Array, Array | int]]:
+    """Yield the number, the samples and their repeat numbers of an epoch's batches, from batch `start` on."""
+    recipe, n = task.recipe, len(task.data.train)
+    if recipe.repeats == 1:
+        indices = epoch_batches(n, recipe.batch_size, recipe.seed, epoch, start)
+        yield from ((number, chosen, 0) for number, chosen in enumerate(indices, start))
+    else:
+        repeated = repeated_batches(n, recipe.batch_size, recipe.seed, epoch, recipe.repeats, start)
+        yield from ((number, *chosen) for number, chosen in enumerate(repeated, start))
 
 
 def _epoch(
     task: Task,
     state: State,
-    gradient: tuple[Array, Params],
-    parameter_groups: list[groups.Group],
+    step: _Step,
     on_step: Callable[[State, float], None],
     should_stop: Callable[[], bool],
 ) -> bool:
     """Train to the epoch's end; False where should_stop ended it."""
-    recipe, epoch, dtype = task.recipe, state.epoch, state.flat.dtype
-    batches = epoch_batches(len(task.data.train), recipe.batch_size, recipe.seed, epoch, state.batch)
-    with ahead(batches, lambda indices: prepare(task, indices, epoch, dtype)) as prepared:
+    epoch, dtype = state.epoch, state.flat.dtype
+
+    def prepare(item: tuple[int, Array, Array | int]) -> Any:
+        number, indices, repeats = item
+        return task.goal.prepare(task, indices, repeats, epoch, number, dtype)
+
+    with ahead(batches(task, epoch, state.batch), prepare) as prepared:
         while state.batch < task.batches:
             if should_stop():
                 return False
             began = time.perf_counter()
-            images, labels = next(prepared)
+            batch = next(prepared)
             waited = time.perf_counter() - began
-            loss = _step(task, state, images, labels, gradient, parameter_groups)
+            loss = step.make(batch)
             state.waited += waited
             state.epoch_seconds += time.perf_counter() - began
             on_step(state, loss)
     return True
 
 
-def _step(
-    task: Task,
-    state: State,
-    images: Array,
-    labels: Array,
-    gradient: tuple[Array, Params],
-    parameter_groups: list[groups.Group],
-) -> float:
-    recipe, step = task.recipe, state.epoch * task.batches + state.batch
-    result = gradients(
-        task.model, state.params, task.config, images, labels,
-        label_smoothing=recipe.label_smoothing, seed=(recipe.seed, step), workers=task.workers, into=gradient,
-    )  # fmt: skip
-    norm = clip.global_norm(gradient[0]) if recipe.clip is None else clip.clip_by_global_norm(gradient[0], recipe.clip)
-    if not (math.isfinite(result.loss) and math.isfinite(norm)):
-        raise NotFiniteError(_explain(task, state, step, result.loss, images, labels))
-    rate = learning_rate(task, step)
-    groups.apply(
-        OPTIMIZERS[recipe.optimizer].update, state.flat, gradient[0], state.optimizer, parameter_groups, rate,
-        workers=task.workers, **recipe.hyper,
-    )  # fmt: skip
-    if state.average is not None and recipe.ema is not None:
-        ema.update(state.average, state.flat, ema.decay_at(step, recipe.ema))
-    state.batch += 1
-    state.loss_sum += result.loss * len(labels)
-    state.correct += int((result.logits.argmax(axis=1) == labels).sum())
-    state.seen += len(labels)
-    return result.loss
+class _Step:
+    """One step after the other, each with the same buffers."""
+
+    def __init__(self, task: Task, state: State) -> None:
+        self.task, self.state = task, state
+        order, self.groups = _groups(task, state.params)
+        self.stop = self.groups[-1].stop  # behind it lies what is frozen
+        named = tree.flatten(state.params)
+        frozen = frozen_names(named, task.recipe.freeze)
+        learning = {name: np.zeros_like(named[name]) for name in order if name not in frozen}
+        self.gradient = tree.pack(tree.unflatten(learning), list(learning))
+        self.form = training_form(task.model, task.config, named, frozen)
+
+    def make(self, batch: Any) -> float:
+        """Change the parameters by a batch, and return its loss."""
+        task, state, recipe = self.task, self.state, self.task.recipe
+        step = state.epoch * task.batches + state.batch
+        found = task.goal.gradients(task, self._form(), state.params, batch, (recipe.seed, step), self.gradient)
+        buffer = self.gradient[0]
+        norm = clip.global_norm(buffer) if recipe.clip is None else clip.clip_by_global_norm(buffer, recipe.clip)
+        rate = learning_rate(task, step)
+        if not (math.isfinite(found.loss) and math.isfinite(norm)):
+            raise NotFiniteError(_explain(task, state, step, found.loss, batch))
+        groups.apply(
+            OPTIMIZERS[recipe.optimizer].update, state.flat[: self.stop], buffer, state.optimizer, self.groups, rate,
+            workers=task.workers, **recipe.hyper,
+        )  # fmt: skip
+        if state.average is not None and recipe.ema is not None:
+            ema.update(state.average, state.flat, ema.decay_at(step, recipe.ema))
+        state.batch += 1
+        state.loss_sum += found.loss * len(batch)
+        state.correct += found.correct
+        state.seen += len(batch)
+        return float(found.loss)
+
+    def _form(self) -> tuple[ModuleType, Any]:
+        """The model's form and configuration in this epoch, with as many patches as the recipe leaves in it."""
+        model, config = self.form
+        rate = self.task.recipe.patch_drop_in(self.state.epoch)
+        return model, replace(config, patch_drop_rate=rate) if rate else config
 
 
-def _explain(task: Task, state: State, step: int, loss: float, images: Array, labels: Array) -> str:
-    where = first_bad(task.model, state.params, task.config, images, labels)
+def _explain(task: Task, state: State, step: int, loss: float, batch: Any) -> str:
+    where = task.goal.not_finite(task, state.params, batch)
     found = f"the first tensor that is not finite is {where}" if where else "only dropout's random numbers made it so"
     rate = learning_rate(task, step)
     return (
@@ -198,14 +201,13 @@ def _explain(task: Task, state: State, step: int, loss: float, images: Array, la
 
 
 def _finish_epoch(task: Task, state: State) -> Row:
-    test = evaluate(task.model, state.best_params, task.config, task.data.test, task.preprocessing, task.workers)
+    tested = task.goal.test(task, state.best_params)
     state.seconds += state.epoch_seconds
     row: Row = {
         "epoch": state.epoch + 1,
         "train_loss": state.loss_sum / state.seen,
-        "train_accuracy": state.correct / state.seen,
-        "test_loss": test.loss,
-        "test_accuracy": test.accuracy,
+        **task.goal.rates(state.correct, state.seen),
+        **tested,
         "learning_rate": learning_rate(task, (state.epoch + 1) * task.batches - 1),
         "images_per_second": state.seen / state.epoch_seconds,
         "data_share": state.waited / state.epoch_seconds,
@@ -219,4 +221,5 @@ def _finish_epoch(task: Task, state: State) -> Row:
 def _groups(task: Task, params: Params) -> tuple[list[str], list[groups.Group]]:
     recipe = task.recipe
     depth = None if recipe.layer_decay is None else task.config.depth
-    return groups.parameter_groups(params, recipe.weight_decay, recipe.layer_decay, depth)
+    frozen = frozen_names(tree.flatten(params), recipe.freeze)
+    return groups.parameter_groups(params, recipe.weight_decay, recipe.layer_decay, depth, frozen)

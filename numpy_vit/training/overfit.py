@@ -12,12 +12,13 @@ from numpy_vit import tree
 from numpy_vit.training import adamw, clip
 from numpy_vit.training.finite import NotFiniteError, first_bad
 from numpy_vit.training.loop import Task
+from numpy_vit.training.objectives import CrossEntropy
 from numpy_vit.training.step import gradients
 from numpy_vit.tree import Array
 
 LOSS = 0.01
 STEPS = 1000
-_RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
+_RATES = ("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ def overfit(task: Task, count: int, on_step: Callable[[Outcome], None] = lambda 
         result = gradients(task.model, packed, config, images, labels, workers=task.workers, into=gradient)
         norm = clip.clip_by_global_norm(gradient[0], 1.0)
         if not (np.isfinite(result.loss) and np.isfinite(norm)):
-            where = first_bad(task.model, packed, config, images, labels)
+            where = first_bad(task.model, packed, config, images, CrossEntropy(labels))
             raise NotFiniteError(f"the loss is {result.loss} at step {outcome.steps + 1}: {where} is not finite")
         outcome = Outcome(outcome.steps + 1, result.loss, float((result.logits.argmax(axis=1) == labels).mean()))
         on_step(outcome)

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from numpy_vit.data.augment import Augmentation
+from numpy_vit.data.transforms import PAD_MODES, PadMode
 from numpy_vit.training import adam, adamw, schedules, sgd
+from numpy_vit.training.distillation import KINDS as DISTILLATIONS
 
 OPTIMIZERS: dict[str, ModuleType] = {"adamw": adamw, "adam": adam, "sgd": sgd}
 
@@ -27,8 +30,19 @@ class Recipe:
     clip : largest global norm of the gradient; None for no clipping
     label_smoothing : of the targets
     ema : decay of the averaged weights, which are then evaluated and saved; None for the last weights
-    padding, flip : random crop after padding by so many pixels; random horizontal flip
+    padding, pad_mode, flip : random crop after padding by so many pixels, "constant" or "reflect"; random mirroring
     affine : strength of small random rotations, scalings, shears and shifts
+    crop_scale : smallest share of the image's area that a random resized crop takes; None for no such crop
+    auto_augment : "rand-m9-mstd0.5-inc1" and the like for RandAugment, "3a" for 3-Augment; None for neither
+    color_jitter : strength of random brightness, contrast and saturation
+    erase : share of the images that get a random box of noise
+    mixup, cutmix : α of Mixup and of CutMix; 0 for none.  With both, a batch gets either with probability 1/2
+    repeats : times that a sample comes in an epoch in which it comes; an epoch stays as long as it is
+    patch_drop, patch_drop_until : share of the patches that is dropped at first, and the share of the epochs after
+        which none is any more
+    freeze : patterns of parameters that stay as they are, separated by commas, such as "body"; None for none
+    distill, distill_alpha, distill_temperature : "soft" or "hard" distillation from a teacher, the weight of its part
+        of the loss, and the temperature of soft targets
     seed : of everything random: start, order, augmentation, dropout
 
     Raises
@@ -52,8 +66,22 @@ class Recipe:
     label_smoothing: float = 0.0
     ema: float | None = None
     padding: int = 0
+    pad_mode: PadMode = "constant"
     flip: bool = False
     affine: float = 0.0
+    crop_scale: float | None = None
+    auto_augment: str | None = None
+    color_jitter: float = 0.0
+    erase: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    repeats: int = 1
+    patch_drop: float = 0.0
+    patch_drop_until: float = 0.6
+    freeze: str | None = None
+    distill: str = "soft"
+    distill_alpha: float = 0.5
+    distill_temperature: float = 3.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,7 +101,19 @@ class Recipe:
             "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
             "ema": (self.ema is None or 0 <= self.ema < 1, "in [0, 1)"),
             "padding": (self.padding >= 0, "0 or positive"),
+            "pad_mode": (self.pad_mode in PAD_MODES, f"one of {', '.join(PAD_MODES)}"),
             "affine": (0 <= self.affine <= 3, "in [0, 3]"),
+            "crop_scale": (self.crop_scale is None or 0 < self.crop_scale <= 1, "in (0, 1]; None for no resized crop"),
+            "color_jitter": (0 <= self.color_jitter < float("inf"), "0 or positive"),
+            "erase": (0 <= self.erase <= 1, "in [0, 1]"),
+            "mixup": (0 <= self.mixup < float("inf"), "0 or positive"),
+            "cutmix": (0 <= self.cutmix < float("inf"), "0 or positive"),
+            "repeats": (1 <= self.repeats <= self.batch_size, f"between 1 and {self.batch_size}, the batch size"),
+            "patch_drop": (0 <= self.patch_drop < 1, "in [0, 1)"),
+            "patch_drop_until": (0 <= self.patch_drop_until <= 1, "in [0, 1]"),
+            "distill": (self.distill in DISTILLATIONS, f"one of {', '.join(DISTILLATIONS)}"),
+            "distill_alpha": (0 <= self.distill_alpha <= 1, "in [0, 1]"),
+            "distill_temperature": (0 < self.distill_temperature < float("inf"), "positive"),
             "seed": (0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
         }
         for name, (fine, demand) in checks.items():
@@ -81,6 +121,13 @@ class Recipe:
                 raise ValueError(f"{name} has to be {demand}, not {getattr(self, name)!r}")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
+        Augmentation(auto_augment=self.auto_augment)  # which refuses what it does not know
+        if self.padding and self.crop_scale is not None:
+            raise ValueError(f"padding {self.padding} and crop_scale {self.crop_scale} both crop: choose one of them")
+
+    def patch_drop_in(self, epoch: int) -> float:
+        """Return the share of the patches that is dropped in an epoch; epoch 0 is the first."""
+        return self.patch_drop if epoch < self.patch_drop_until * self.epochs else 0.0
 
     @property
     def hyper(self) -> dict[str, Any]:
@@ -88,11 +135,3 @@ class Recipe:
         if self.optimizer == "sgd":
             return {"momentum": self.momentum, "nesterov": self.nesterov}
         return {"beta1": self.beta1, "beta2": self.beta2}
-
-
-# What `numpy-vit train` does for each data set when nothing else is said: the model's variant and the recipe.
-DEFAULTS: dict[str, tuple[str, Recipe]] = {
-    "digits": ("vit_digits_rows_8", Recipe(epochs=100, lr=3e-3, weight_decay=0.3, warmup_epochs=3, affine=1.0)),
-    "mnist": ("vit_mnist_rows_28", Recipe(epochs=10, lr=2e-3, weight_decay=0.1, affine=0.7)),
-    "fashion-mnist": ("vit_mnist_rows_28", Recipe(epochs=14, lr=2e-3, weight_decay=0.1, flip=True)),
-}

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import json
-import zlib
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from numpy_vit import __version__, files
 from numpy_vit.checkpoints import own, safetensors
-from numpy_vit.data import Preprocessing, Split, load
+from numpy_vit.data import Preprocessing, Split
+from numpy_vit.data.selection import Selection
 from numpy_vit.errors import CheckpointError, DataError
-from numpy_vit.models import vit
+from numpy_vit.models import deit, mae, vit
+from numpy_vit.training import classification, reconstruction, teachers
 from numpy_vit.training.loop import Row, State, Task, start
 from numpy_vit.training.recipe import Recipe
 
 CONFIG, METRICS, CHECKPOINT, STATE = "config.json", "metrics.jsonl", "checkpoint.safetensors", "optimizer.safetensors"
 _COUNTERS = ("epoch", "batch", "loss_sum", "correct", "seen", "seconds", "epoch_seconds", "waited")
+_MODELS: dict[str, ModuleType] = {"vit": vit, "deit": deit, "mae": mae}
 _LATER = {"waited": 0.0}  # counters that folders of earlier versions lack
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder and the data set, as it is spelled on the command line, that its run trains on."""
+    """A folder, the images that its run trains on, and the files that it started from.
+
+    `init` and `teacher` are those of the command line.
+    """
 
     path: Path
-    data: str
+    data: Selection
+    init: str | None = None
+    teacher: str | None = None
 
     def create(self, task: Task) -> None:
         """Make the folder and write config.json.
@@ -44,8 +51,11 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         about = {
             "numpy_vit": __version__,
-            "data": {"name": self.data, "fingerprint": fingerprint(task.data)},
+            "data": {**self.data.to_json(), "fingerprint": fingerprint(task.data)},
+            "architecture": task.model.__name__.rpartition(".")[2],
             "model": asdict(task.config),
+            "init": self.init,
+            "teacher": self.teacher,
             "recipe": asdict(task.recipe),
             "preprocessing": task.preprocessing.to_json(),
             "class_names": list(task.data.train.class_names),
@@ -59,12 +69,13 @@ class RunFolder:
         complete in itself.
         """
         extra = {
-            "data": self.data,
+            "data": self.data.name,
             "preprocessing": task.preprocessing.to_json(),
             "class_names": list(task.data.train.class_names),
             "epoch": state.epoch,
         }
-        own.save(self.path / CHECKPOINT, task.config, state.best_params, extra)
+        _, config, params = task.goal.export(task, state.best_params)
+        own.save(self.path / CHECKPOINT, config, params, extra)
         tensors = {"params": state.flat, **{f"optimizer.{name}": array for name, array in state.optimizer.items()}}
         if state.average is not None:
             tensors["average"] = state.average
@@ -83,8 +94,14 @@ class RunFolder:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def resume(path: Path, workers: int) -> tuple[RunFolder, Task, State]:
+def resume(
+    path: Path, workers: int, on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[RunFolder, Task, State]:
     """Return a run as it was saved; metrics of epochs after the saved state are dropped.
+
+    Parameters
+    ----------
+    on_progress : called with the number of images that have been read, and of all
 
     Raises
     ------
@@ -93,16 +110,23 @@ def resume(path: Path, workers: int) -> tuple[RunFolder, Task, State]:
     """
     about = _read_config(path)
     try:
-        config = vit.Config(**_known(vit.Config, about["model"]))
+        model = _MODELS[about.get("architecture", "vit")]
+        config = _config(model, about["model"])
         recipe = Recipe(**_known(Recipe, about["recipe"]))
-        name, expected = about["data"]["name"], about["data"]["fingerprint"]
+        selection, expected = Selection.from_json(about["data"]), about["data"]["fingerprint"]
         preprocessing = Preprocessing.from_json(about["preprocessing"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path / CONFIG} is broken: {error!r}") from error
-    data = load(name)
+    data = selection.load(on_progress)
     if fingerprint(data) != expected:
-        raise DataError(f"{name} is not the data that {path} began with: its fingerprint differs; begin a new run")
-    folder, task = RunFolder(path, name), Task(vit, config, recipe, data, preprocessing, workers)
+        raise DataError(
+            f"{selection.name} is not the data that {path} began with: its fingerprint differs; begin a new run"
+        )
+    folder = RunFolder(path, selection, about.get("init"), about.get("teacher"))
+    goal = reconstruction if model is mae else classification
+    task = Task(goal, model, config, recipe, data, preprocessing, workers)
+    if folder.teacher is not None:
+        task = replace(task, teacher=teachers.teacher(folder.teacher, data.train, preprocessing, workers))
     state = start(task)
     _restore(path / STATE, state)
     kept = [json.dumps(row) + "\n" for row in folder.rows() if row["epoch"] <= state.epoch]
@@ -112,11 +136,7 @@ def resume(path: Path, workers: int) -> tuple[RunFolder, Task, State]:
 
 def fingerprint(data: Split) -> str:
     """Return a checksum of all images and labels, in their order."""
-    crc = 0
-    for part in (data.train, data.test):
-        for array in (part.images, part.labels):
-            crc = zlib.crc32(np.ascontiguousarray(array).data, crc)
-    return f"{crc:08x}"
+    return f"{data.test.fingerprint(data.train.fingerprint()):08x}"
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -129,6 +149,12 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise CheckpointError(f"{path / CONFIG} is not a run's configuration")
     return about
+
+
+def _config(model: ModuleType, stored: dict[str, Any]) -> Any:
+    if model is mae:
+        stored = {**stored, "encoder": vit.Config(**_known(vit.Config, stored["encoder"]))}
+    return model.Config(**_known(model.Config, stored))
 
 
 def _known(kind: type, stored: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,12 @@ def test_eval_is_the_accuracy_of_the_last_epoch(cli: Cli, tmp_path: Path, tiny: 
     assert train["images"] == 1438
 
 
+def test_the_data_come_in_the_size_of_the_model(cli: Cli, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    assert cli("train", "--image-size", "16", "--epochs", "1", "--out", "a", *tiny).returncode == 0
+    last = json.loads((tmp_path / "a" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert json.loads(cli("eval", "a", "--json").stdout)["accuracy"] == last["test_accuracy"]
+
+
 def test_what_is_not_a_checkpoint_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(b"\x00" * 100)
     safetensors.write(tmp_path / "foreign", {"a": np.zeros(3)}, {})

@@ -12,7 +12,7 @@ import pytest
 from numpy_vit import __version__
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-COMMANDS = ("train", "eval", "predict", "inspect", "convert", "compare", "gradcheck", "explain", "bench")
+COMMANDS = ("train", "eval", "predict", "inspect", "convert", "compare", "gradcheck", "explain", "bench", "study")
 
 
 @pytest.mark.parametrize(

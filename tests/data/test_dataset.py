@@ -1,6 +1,7 @@
 """Data sets are checked when made; their statistics equal the plain formula."""
 
 import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from numpy_vit.data.dataset import Dataset, Split, statistics
+from numpy_vit.data import digits
+from numpy_vit.data.dataset import Dataset, Split, pieces, statistics
 from numpy_vit.errors import DataError
 
 
@@ -78,6 +80,26 @@ def test_statistics_equal_the_plain_formula(images):
     plain = images.astype(np.float64) / 255
     np.testing.assert_allclose(mean, plain.mean(axis=(0, 2, 3)), rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(std, plain.std(axis=(0, 2, 3)), rtol=1e-12, atol=1e-14)
+
+
+def test_shape_fingerprint_and_pieces():
+    whole = dataset()
+    assert whole.shape == (2, 3, 5)
+    assert len(whole) == 4
+    crc = zlib.crc32(whole.labels.tobytes(), zlib.crc32(whole.images.tobytes(), 5))
+    assert whole.fingerprint(5) == crc
+    assert whole.take(range(4)).fingerprint() == whole.fingerprint() != whole.take([1, 0, 2, 3]).fingerprint()
+    cut = list(pieces(whole, 3))
+    assert [len(piece) for piece in cut] == [3, 1]
+    np.testing.assert_array_equal(np.concatenate([piece.images for piece in cut]), whole.images)
+    np.testing.assert_array_equal(whole.subset([2, 0]).images, whole.images[[2, 0]])
+    with pytest.raises(ValueError, match="at least 1 sample, not 0"):
+        pieces(whole, 0)
+
+
+def test_the_embedded_digits_keep_the_fingerprint_that_stored_runs_have():
+    data = digits.load()
+    assert f"{data.test.fingerprint(data.train.fingerprint()):08x}" == "d99f4b30"
 
 
 def test_statistics_of_several_chunks_and_a_strided_view():

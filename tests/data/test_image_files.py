@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from numpy_vit.data.image_files import read_image
+from numpy_vit.data.image_files import read_image, read_upright, upright_size
 from numpy_vit.errors import DataError
 
 RGB = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
@@ -63,6 +63,80 @@ def test_exif_does_not_turn_the_picture(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held upright
     assert read(Image.fromarray(RGB), tmp_path, suffix=".jpg", exif=exif).shape == RGB.shape
+
+
+TURNS = {  # EXIF 2.3, orientation: which side of the scene the first row and the first column are
+    1: lambda x: x,
+    2: lambda x: x[:, ::-1],
+    3: lambda x: x[::-1, ::-1],
+    4: lambda x: x[::-1],
+    5: lambda x: x.transpose(1, 0, 2),
+    6: lambda x: np.rot90(x, -1),
+    7: lambda x: x[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda x: np.rot90(x),
+}
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
+def test_upright_photographs(tmp_path: Path, suffix: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"held{suffix}"
+    Image.fromarray(RGB).save(path, exif=exif, **({"lossless": True} if suffix == ".webp" else {}))
+    expected = TURNS[orientation](RGB)
+    np.testing.assert_array_equal(read_upright(path), expected)
+    assert upright_size(path) == expected.shape[:2]
+
+
+def test_upright_jpegs_and_damaged_exif(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "held.jpg"
+    Image.fromarray(RGB).save(path, exif=exif)
+    assert upright_size(path) == (7, 9)
+    np.testing.assert_array_equal(read_upright(path), np.rot90(np.asarray(read_image(path)), -1))
+    path.write_bytes(path.read_bytes().replace(b"Exif\0\0MM", b"Exif\0\0XX").replace(b"Exif\0\0II", b"Exif\0\0XX"))
+    assert upright_size(path) == (9, 7)
+    assert np.asarray(read_upright(path)).shape == (9, 7, 3)
+
+
+def test_upright_keeps_the_rules_of_read_image(tmp_path: Path) -> None:
+    low = np.random.default_rng(3).integers(0, 256, GREY.shape, np.uint16)
+    palette = Image.fromarray(GREY % 16, "L")
+    palette.putpalette(bytes(range(48)))
+    pictures = {
+        "grey16.png": Image.fromarray(GREY.astype(np.uint16) * 256 + low),
+        "palette.png": palette,
+        "cmyk.tif": Image.fromarray(RGB).convert("CMYK"),
+        "alpha.png": Image.fromarray(np.dstack([RGB, GREY])),
+    }
+    for name, picture in pictures.items():
+        picture.save(tmp_path / name)
+        np.testing.assert_array_equal(read_upright(tmp_path / name), read_image(tmp_path / name), err_msg=name)
+
+
+def test_several_pictures_in_one_file_are_the_first(tmp_path: Path) -> None:
+    first, second = Image.fromarray(RGB), Image.new("RGB", (7, 9))
+    for name in ("both.mpo", "both.gif"):  # of a stereo camera, and an animation under a name that web pages gave it
+        first.save(tmp_path / name, save_all=True, append_images=[second])
+        path = (tmp_path / name).rename(tmp_path / f"{name}.jpg")
+        assert upright_size(path) == (9, 7)
+        np.testing.assert_array_equal(read_upright(path), read_image(path))
+        assert np.asarray(read_upright(path)).any()
+
+
+def test_formats_that_start_programs_and_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(RGB).save(tmp_path / "script.eps")
+    (tmp_path / "script.eps").rename(tmp_path / "script.jpg")
+    Image.fromarray(RGB).save(tmp_path / "bomb.bmp")
+    for read in (read_upright, upright_size):
+        with pytest.raises(DataError, match=r"script.jpg: .*no image format that this data set takes"):
+            read(tmp_path / "script.jpg")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30)
+    for read in (read_upright, upright_size):
+        with pytest.raises(DataError, match="exceeds limit of"):  # 63 pixels: more than twice, which Pillow refuses
+            read(tmp_path / "bomb.bmp")
 
 
 def test_what_is_no_image_is_named_in_a_line(tmp_path: Path) -> None:

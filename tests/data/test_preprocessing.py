@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numpy_vit.data import digits
+from numpy_vit.data import preprocessing as preprocessing_module
 from numpy_vit.data.dataset import Dataset
 from numpy_vit.data.preprocessing import Preprocessing
 from numpy_vit.errors import DataError
@@ -38,6 +39,33 @@ def test_size_is_height_then_width():
         preprocessing.apply(images.transpose(0, 1, 3, 2))
     with pytest.raises(DataError, match=r"\(3, 4, 6\), the data has \(1, 4, 6\)"):
         preprocessing.check((10, 1, 4, 6))
+
+
+class Elsewhere:
+    """A data set that is not in memory, which counts what is taken."""
+
+    def __init__(self, whole):
+        self.whole, self.shape, self.taken = whole, whole.shape, []
+
+    def __len__(self):
+        return len(self.whole)
+
+    def subset(self, indices):
+        self.taken = [int(i) for i in indices]
+        return self.whole.subset(indices)
+
+
+def test_what_is_not_in_memory_is_measured_by_evenly_spaced_images(monkeypatch):
+    whole = digits.load().train
+    assert Preprocessing.of(Elsewhere(whole)) == Preprocessing.of(whole)
+    monkeypatch.setattr(preprocessing_module, "MOST_MEASURED", 100)
+    large = Elsewhere(whole)
+    found = Preprocessing.of(large)
+    assert len(set(large.taken)) == 100
+    assert large.taken[0] == 0
+    assert set(np.diff(large.taken)) == {14, 15}
+    assert large.taken[-1] >= len(whole) - 15
+    assert found == Preprocessing.of(whole.take(large.taken))
 
 
 floats = st.floats(-10, 10)

@@ -10,6 +10,7 @@ import pytest
 
 from numpy_vit.data import Preprocessing, Split, load
 from numpy_vit.models import vit
+from numpy_vit.training import classification
 from numpy_vit.training.loop import Task
 from numpy_vit.training.recipe import Recipe
 
@@ -30,6 +31,7 @@ def small_task(few_digits: Split) -> Callable[..., Task]:
             attn_drop_rate=0.1, drop_path_rate=0.1,
         )  # fmt: skip
         base = Recipe(epochs=4, batch_size=16, padding=1, warmup_epochs=1, seed=3)
-        return Task(vit, config, replace(base, **recipe), few_digits, Preprocessing.of(few_digits.train), workers)
+        preprocessing = Preprocessing.of(few_digits.train)
+        return Task(classification, vit, config, replace(base, **recipe), few_digits, preprocessing, workers)
 
     return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,12 +67,13 @@ def test_prediction_is_that_of_the_whole_set_for_any_number_of_workers() -> None
     data, preprocessing = some_data()
     params = vit.init(CONFIG, np.random.default_rng(0))
     whole = vit.predict(params, preprocessing.apply(data.images), CONFIG)
-    one, two, again = (predict(vit, params, CONFIG, data.images, preprocessing, workers) for workers in (1, 2, 2))
+    one, two, again = (predict(vit, params, CONFIG, data, preprocessing, workers) for workers in (1, 2, 2))
     np.testing.assert_allclose(one, whole, rtol=0, atol=1e-6)
     assert one.tobytes() == two.tobytes() == again.tobytes()
 
 
 def test_images_of_another_size_are_refused() -> None:
     data, preprocessing = some_data()
+    low = replace(data, images=data.images[:, :, :3])
     with pytest.raises(DataError, match="trained on images"):
-        predict(vit, vit.init(CONFIG, np.random.default_rng(0)), CONFIG, data.images[:, :, :3], preprocessing)
+        predict(vit, vit.init(CONFIG, np.random.default_rng(0)), CONFIG, low, preprocessing)

@@ -15,10 +15,12 @@ import pytest
 
 from numpy_vit import tree
 from numpy_vit.checkpoints import safetensors
-from numpy_vit.training import loop
+from numpy_vit.data.selection import Selection
+from numpy_vit.training import classification, loop
 from numpy_vit.training.finite import NotFiniteError, first_bad
 from numpy_vit.training.loop import Row, State, Task
-from numpy_vit.training.run_folder import STATE, RunFolder, resume
+from numpy_vit.training.objectives import CrossEntropy
+from numpy_vit.training.run_folder import CONFIG, STATE, RunFolder, resume
 
 MakeTask = Callable[..., Task]
 
@@ -54,16 +56,22 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_workers(small_task:
 @pytest.mark.parametrize("stop_after", [2, 4, 5, 8, 11])  # 4 steps an epoch: in mid-epoch and between two
 @pytest.mark.parametrize(
     "recipe",
-    [{}, {"optimizer": "sgd", "lr": 0.05, "ema": 0.9}, {"optimizer": "adam", "layer_decay": 0.8, "clip": None}],
-    ids=["adamw", "sgd with ema", "adam with layer decay"],
+    [
+        {},
+        {"optimizer": "sgd", "lr": 0.05, "ema": 0.9},
+        {"optimizer": "adam", "layer_decay": 0.8, "clip": None},
+        {"mixup": 0.8, "cutmix": 1.0, "repeats": 2, "erase": 0.5, "patch_drop": 0.5, "padding": 0, "crop_scale": 0.5},
+        {"freeze": "blocks.0,patch_embed", "flip": True, "label_smoothing": 0.1},
+    ],
+    ids=["adamw", "sgd with ema", "adam with layer decay", "DeiT's", "frozen"],
 )
 def test_a_resumed_run_ends_with_the_bits_of_an_uninterrupted_one(
     small_task: MakeTask, tmp_path: Path, recipe: dict[str, Any], stop_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = small_task(**recipe)
     whole, rows = run(task)
-    folder = RunFolder(tmp_path / "run", "digits")
-    monkeypatch.setattr("numpy_vit.training.run_folder.load", lambda name: task.data)
+    folder = RunFolder(tmp_path / "run", Selection("digits"))
+    monkeypatch.setattr(Selection, "load", lambda *_: task.data)
     folder.create(task)
     stopped, first_rows = run(task, stop_after=stop_after)
     for row in first_rows:
@@ -101,7 +109,7 @@ def test_a_run_that_ends_early_leaves_no_thread(
     small_task: MakeTask, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     before = set(threading.enumerate())
-    task, prepare, calls = small_task(), loop.prepare, [0]
+    task, prepare, calls = small_task(), classification.prepare, [0]
 
     def third_fails(*arguments: Any) -> Any:
         calls[0] += 1
@@ -118,7 +126,7 @@ def test_a_run_that_ends_early_leaves_no_thread(
     else:
         state = loop.start(task)
         if how == "broken data":
-            monkeypatch.setattr(loop, "prepare", third_fails)
+            monkeypatch.setattr(classification, "prepare", third_fails)
         on_step = interrupt if how == "interrupt" else lambda state, loss: None
         with pytest.raises(KeyboardInterrupt if how == "interrupt" else OSError) as caught:
             loop.train(task, state, on_step, lambda state, row: None)
@@ -136,14 +144,21 @@ def test_folders_of_earlier_versions_resume(
     small_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = small_task()
-    folder = RunFolder(tmp_path / "run", "digits")
-    monkeypatch.setattr("numpy_vit.training.run_folder.load", lambda name: task.data)
+    folder = RunFolder(tmp_path / "run", Selection("digits"))
+    monkeypatch.setattr(Selection, "load", lambda *_: task.data)
     folder.create(task)
     folder.save(task, run(task, stop_after=6)[0])
     tensors, metadata = safetensors.read(folder.path / STATE)
     where = json.loads(metadata["state"])
     del where["waited"]
     safetensors.write(folder.path / STATE, tensors, {"state": json.dumps(where)})
+    about = json.loads((folder.path / CONFIG).read_text())
+    for later in ("architecture", "init", "teacher"):
+        del about[later]
+    for later in ("crop_scale", "mixup", "patch_drop", "freeze"):
+        del about["recipe"][later]
+    del about["model"]["patch_drop_rate"]
+    (folder.path / CONFIG).write_text(json.dumps(about))
     _, _, state = resume(folder.path, workers=1)
     assert (state.epoch, state.batch, state.waited) == (1, 2, 0.0)
 
@@ -181,9 +196,9 @@ def test_a_run_learns(small_task: MakeTask) -> None:
 
 def test_each_epoch_sees_every_sample_once(small_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[np.ndarray[Any, Any]] = []
-    prepare = loop.prepare
+    prepare = classification.prepare
     monkeypatch.setattr(
-        loop, "prepare", lambda task, indices, *rest: (seen.append(indices), prepare(task, indices, *rest))[1]
+        classification, "prepare", lambda task, indices, *rest: (seen.append(indices), prepare(task, indices, *rest))[1]
     )
     run(small_task(epochs=2))
     first, second = np.concatenate(seen[:4]), np.concatenate(seen[4:])
@@ -213,10 +228,11 @@ def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_the_tensor(sm
 def test_the_first_bad_tensor_is_named(small_task: MakeTask) -> None:
     task = small_task()
     params = task.model.init(task.config, np.random.default_rng(0))
-    images, labels = loop.prepare(task, np.arange(8), 0, np.float32)
-    assert first_bad(task.model, params, task.config, images, labels) == ""
+    batch = classification.prepare(task, np.arange(8), 0, 0, 0, np.float32)
+    images, objective = batch.images, CrossEntropy(batch.labels)
+    assert first_bad(task.model, params, task.config, images, objective) == ""
     bad = images.copy()
     bad[3, 0, 2, 2] = np.nan
-    assert first_bad(task.model, params, task.config, bad, labels) == "the images"
+    assert first_bad(task.model, params, task.config, bad, objective) == "the images"
     params["blocks"][0]["norm2"]["weight"][5] = np.inf
-    assert first_bad(task.model, params, task.config, images, labels) == "parameter blocks.0.norm2.weight"
+    assert first_bad(task.model, params, task.config, images, objective) == "parameter blocks.0.norm2.weight"

@@ -33,7 +33,7 @@ def test_a_model_with_a_broken_backward_does_not(small_task: MakeTask, monkeypat
     monkeypatch.setattr(module, "STEPS", 60)
     task = small_task(lr=3e-3)
     broken: Any = SimpleNamespace(init=vit.init, forward=vit.forward, backward=backward)
-    outcome = overfit(Task(broken, task.config, task.recipe, task.data, task.preprocessing), 12)
+    outcome = overfit(Task(task.goal, broken, task.config, task.recipe, task.data, task.preprocessing), 12)
     assert not outcome.learned
     assert outcome.steps == 60
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from numpy_vit.data import SOURCES
-from numpy_vit.models import vit_config
-from numpy_vit.training.recipe import DEFAULTS, Recipe
+from numpy_vit.training.recipe import Recipe
 
 
 @pytest.mark.parametrize(
@@ -26,6 +24,12 @@ from numpy_vit.training.recipe import DEFAULTS, Recipe
         ({"clip": 0.0}, "clip has to be positive"),
         ({"seed": -1}, "seed has to be between"),
         ({"momentum": 0.0, "nesterov": True}, "nesterov needs a momentum"),
+        ({"padding": 4, "crop_scale": 0.5}, "padding 4 and crop_scale 0.5 both crop"),
+        ({"pad_mode": "edge"}, "pad_mode has to be one of constant, reflect"),
+        ({"repeats": 65}, "repeats has to be between 1 and 64"),
+        ({"patch_drop": 1.0}, r"patch_drop has to be in \[0, 1\)"),
+        ({"distill": "firm"}, "distill has to be one of soft, hard"),
+        ({"distill_temperature": 0.0}, "distill_temperature has to be positive"),
     ],
 )
 def test_faults_are_named(fields: dict[str, Any], message: str) -> None:
@@ -33,7 +37,7 @@ def test_faults_are_named(fields: dict[str, Any], message: str) -> None:
         Recipe(**fields)
 
 
-def test_every_data_set_has_a_default_model() -> None:
-    assert DEFAULTS.keys() == SOURCES.keys()
-    for variant, _ in DEFAULTS.values():
-        assert vit_config(variant).num_classes == 10
+def test_patches_are_dropped_up_to_a_share_of_the_epochs() -> None:
+    recipe = Recipe(epochs=10, patch_drop=0.5, patch_drop_until=0.6)
+    assert [recipe.patch_drop_in(epoch) for epoch in range(10)] == [0.5] * 6 + [0.0] * 4
+    assert {Recipe().patch_drop_in(epoch) for epoch in range(30)} == {0.0}

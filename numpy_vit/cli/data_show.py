@@ -1,0 +1,112 @@
+"""numpy-vit data show."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from numpy_vit.cli.progress import Progress, reading
+from numpy_vit.cli.usage import natural, positive, usage
+
+if TYPE_CHECKING:
+    from numpy_vit.data import Augmentation, ImageSet
+    from numpy_vit.tree import Array
+
+_COLUMNS = 8
+_NAMED = 20  # classes that are listed with their number of images
+
+_EXAMPLES = """examples:
+  numpy-vit data show digits --out digits.png
+  numpy-vit data show folder:photos --image-size 64 --out photos.png
+  numpy-vit data show cifar10 --padding 4 --flip --out augmented.png
+"""
+
+
+def add(subcommands: Any) -> None:
+    """Add the command to those of `numpy-vit data`."""
+    parser = subcommands.add_parser(
+        "show",
+        help="draw training images on a sheet",
+        description="Draw training images of every class on a contact sheet, as a model gets them, and say how many "
+        "images and classes there are. With augmentation each row is one image, first as it is, then as epochs see it.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("data", metavar="SPEC", help="the data set, such as digits, shapes or folder:PATH")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the PNG file to write")
+    parser.add_argument("--count", type=positive, default=40, metavar="N", help="pictures on the sheet (default: 40)")
+    parser.add_argument("--image-size", type=positive, metavar="N", help="resize and crop the images to N x N")
+    parser.add_argument("--padding", type=natural, default=0, metavar="N", help="pad by N pixels, then crop at random")
+    parser.add_argument("--flip", action="store_true", help="mirror every other image")
+    parser.add_argument("--affine", type=float, default=0.0, metavar="S", help="strength of a random affine map")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of the choice and the augmentation")
+    parser.set_defaults(run=run, one_blas_thread=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the sheet and say what is on it."""
+    from numpy_vit.data import Augmentation, describe_skipped, load
+    from numpy_vit.views import contact_sheet
+
+    with usage():
+        augmentation = Augmentation(args.padding, args.flip, affine=args.affine)
+    progress = Progress()
+    data = load(args.data, args.image_size, reading(progress))
+    progress.clear()
+    with usage():
+        if augmentation == Augmentation():
+            images, words = _plain(data.train, args.count, args.seed)
+        else:
+            images, words = _augmented(data.train, args.count, args.seed, augmentation)
+    contact_sheet.draw(images, words, args.out, _COLUMNS, data.train.name)
+    channels, height, width = data.train.shape
+    print(
+        f"{args.data}: {len(data.train):,} training and {len(data.test):,} test images, {channels}x{height}x{width}, "
+        f"{len(data.train.class_names)} classes"
+    )
+    print(_classes(data.train))
+    for part in (data.train, data.test):
+        if part.skipped:
+            print(f"{part.name}: {describe_skipped(part.skipped)}")
+    print(f"wrote {args.out}: {len(images)} pictures")
+    return 0
+
+
+def _plain(train: ImageSet, count: int, seed: int) -> tuple[Array, list[str]]:
+    """Images of all classes as equally as can be, one class after the other."""
+    chosen = _chosen(train, count, seed)
+    part = train.take(chosen)
+    return part.images, [train.class_names[label] for label in part.labels]
+
+
+def _augmented(train: ImageSet, count: int, seed: int, augmentation: Augmentation) -> tuple[Array, list[str]]:
+    """Rows of one image and what the first epochs make of it."""
+    import numpy as np
+
+    chosen = _chosen(train, -(-count // _COLUMNS), seed)
+    part = train.take(chosen)
+    versions = [augmentation.apply(part.images, seed, epoch, chosen) for epoch in range(_COLUMNS - 1)]
+    columns = np.stack([part.images, *versions], axis=1)  # (rows, columns, C, Y, X)
+    names = [train.class_names[label] for label in part.labels]
+    words = [word for name in names for word in (name, *(f"epoch {epoch + 1}" for epoch in range(_COLUMNS - 1)))]
+    return columns.reshape(-1, *train.shape), words
+
+
+def _chosen(train: ImageSet, count: int, seed: int) -> Array:
+    """Return the indices of so many images, or of all where there are fewer, ordered by class."""
+    import numpy as np
+
+    from numpy_vit.data import balanced_indices
+
+    chosen = balanced_indices(train.labels, min(count, len(train)), seed)
+    ordered: Array = chosen[np.argsort(train.labels[chosen], kind="stable")]
+    return ordered
+
+
+def _classes(train: ImageSet) -> str:
+    """Name the first classes and say how many training images each has."""
+    import numpy as np
+
+    counts = np.bincount(train.labels, minlength=len(train.class_names))
+    shown = [f"{name} {count:,}" for name, count in zip(train.class_names, counts.tolist(), strict=True)][:_NAMED]
+    more = len(train.class_names) - len(shown)
+    return f"training images of each class: {', '.join(shown)}{f' and {more:,} classes more' if more else ''}"

@@ -1,0 +1,114 @@
+"""Fine-tuning, freezing, distilling, recipes and subsets from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from numpy_vit import tree
+from numpy_vit.checkpoints import own
+from numpy_vit.models import deit
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+Options = tuple[str, ...]
+
+
+@pytest.fixture
+def trained(cli: Cli, tmp_path: Path, tiny: Options) -> Path:
+    result = cli("train", "--epochs", "1", "--out", "first", *tiny)
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "first"
+
+
+def test_fine_tuning_begins_with_the_body_and_another_head(cli: Cli, trained: Path, tmp_path: Path) -> None:
+    result = cli("train", "--init", "first", "--freeze", "body", "--epochs", "1", "--out", "second")
+    assert result.returncode == 0, result.stderr
+    assert "first: numpy_vit, a new head for 10 classes; statistics from the checkpoint" in result.stdout
+    assert "parameters frozen" in result.stdout
+    before, after = (own.load(folder / "checkpoint.safetensors") for folder in (trained, tmp_path / "second"))
+    assert after.config.drop_path_rate == 0.1  # the recipe's
+    old, new = tree.flatten(before.params), tree.flatten(after.params)
+    assert {name for name in old if not np.array_equal(old[name], new[name])} == {"head.weight", "head.bias"}
+    about = json.loads((tmp_path / "second" / "config.json").read_text())
+    assert about["init"] == "first"
+    resumed = cli("train", "--resume", "second")
+    assert "is finished" in resumed.stdout
+
+
+def test_another_image_size_resizes_the_positions(cli: Cli, trained: Path, tmp_path: Path) -> None:
+    result = cli("train", "--init", "first", "--image-size", "16", "--epochs", "1", "--out", "second")
+    assert result.returncode == 0, result.stderr
+    assert "1x16x16" in result.stdout
+    assert "patch 1x8, 32 patches" in result.stdout
+    before, after = (own.load(folder / "checkpoint.safetensors") for folder in (trained, tmp_path / "second"))
+    assert (before.params["pos_embed"].shape[1], after.params["pos_embed"].shape[1]) == (8, 32)
+
+
+def test_a_student_learns_from_a_run_and_from_its_logits(
+    cli: Cli, trained: Path, tmp_path: Path, tiny: Options
+) -> None:
+    soft = cli("train", "--teacher", "first", "--epochs", "1", "--out", "soft", *tiny)
+    assert soft.returncode == 0, soft.stderr
+    distilled = cli("train", "--teacher", "first", "--distilled", "--distill", "hard", "--epochs", "1", "--out", "two",
+                    *tiny)  # fmt: skip
+    assert distilled.returncode == 0, distilled.stderr
+    assert own.load(tmp_path / "two" / "checkpoint.safetensors").model is deit
+    assert "accuracy" in cli("eval", "two").stdout
+    np.savez(tmp_path / "logits.npz", logits=np.zeros((1438, 10), np.float32))
+    saved = cli("train", "--teacher", "logits.npz", "--epochs", "1", "--out", "saved", *tiny)
+    assert saved.returncode == 0, saved.stderr
+    np.savez(tmp_path / "few.npz", logits=np.zeros((14, 10), np.float32))
+    few = cli("train", "--teacher", "few.npz", "--epochs", "1", "--out", "few", *tiny)
+    assert few.returncode == 2
+    assert len(few.stderr.splitlines()) == 1
+
+
+def test_a_subset_is_taken_and_stays_through_a_resume(cli: Cli, tmp_path: Path, tiny: Options) -> None:
+    result = cli("train", "--train-images", "100", "--test-images", "50", "--epochs", "1", "--out", "few", *tiny)
+    assert "100 training and 50 test images" in result.stdout
+    about = json.loads((tmp_path / "few" / "config.json").read_text())
+    assert (about["data"]["train_images"], about["data"]["test_images"]) == (100, 50)
+    assert "is finished" in cli("train", "--resume", "few").stdout
+
+
+def test_deits_augmentation_runs(cli: Cli, tiny: Options) -> None:
+    options = ("--mixup", "0.8", "--cutmix", "1", "--repeats", "2", "--auto-augment", "3a", "--erase", "0.25",
+               "--crop-scale", "0.3", "--color-jitter", "0.3", "--patch-drop", "0.5")  # fmt: skip
+    result = cli("train", "--data", "shapes:60", "--epochs", "2", *options, *tiny)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+
+
+def test_a_recipe_is_printed_whole_and_every_field_can_be_given(cli: Cli) -> None:
+    result = cli("train", "--recipe", "deit", "--print-recipe", "--epochs", "7", "--mixup", "0.3", "--depth", "2")
+    about = json.loads(result.stdout)
+    assert about["model"] == "vit_mini_patch4_32"
+    assert (about["recipe"]["epochs"], about["recipe"]["mixup"], about["recipe"]["cutmix"]) == (7, 0.3, 1.0)
+    assert about["fields"] == {"drop_path_rate": 0.1, "depth": 2}
+    assert about["recipe"]["warmup_epochs"] == pytest.approx(5 * 7 / 100)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--recipe", "nothing"), "no recipe is called 'nothing': choose one of digits"),
+        (("--freeze", "nothing"), "nothing to freeze is called 'nothing'"),
+        (("--init", "nothing"), "nothing"),
+        (("--distilled",), "name it with --teacher"),
+        (("--recipe", "finetune"), "name it with --init"),
+        (("--train-images", "5000"), "has 1,438 images, not 5,000"),
+        (("--auto-augment", "rand-x9"), "rand-x9"),
+        (("--mixup", "-1"), "mixup has to be 0 or positive"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(cli: Cli, tmp_path: Path, options: Options, message: str) -> None:
+    result = cli("train", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,78 @@
+"""Pre-training, probing and fine-tuning what was pre-trained, from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from numpy_vit.checkpoints import own
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+SMALL = (
+    "--data", "digits", "--patch-size", "2", "--embed-dim", "16", "--depth", "1", "--num-heads", "2", "--hidden-dim",
+    "32", "--decoder-embed-dim", "16", "--decoder-depth", "1", "--decoder-num-heads", "2", "--mask-ratio", "0.5",
+)  # fmt: skip
+
+
+def test_from_pixels_to_a_probe_and_a_classifier(cli: Cli, tmp_path: Path) -> None:
+    result = cli("pretrain", *SMALL, "--epochs", "2", "--out", "mae")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    folder = tmp_path / "mae"
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert rows[1]["test_loss"] < rows[0]["test_loss"] < 1.2  # 1 is what predicting each patch's mean costs
+    assert "test_accuracy" not in rows[0]
+    with Image.open(folder / "reconstruction.png") as picture:
+        assert np.asarray(picture).std() > 10
+    checkpoint = own.load(folder / "checkpoint.safetensors")
+    assert (checkpoint.config.num_classes, checkpoint.config.depth) == (0, 1)
+
+    probed = json.loads(cli("probe", "mae", "--json").stdout)
+    assert (probed["train_images"], probed["test_images"], probed["features"]) == (1438, 359, 16)
+    assert 0.2 < probed["linear_accuracy"] <= 1
+    untrained = cli("probe", "mae", "--untrained", "--train-images", "100", "--test-images", "50")
+    assert "100 training and 50 test images, 16 features each of the untrained model" in untrained.stdout
+
+    tuned = cli("train", "--init", "mae", "--epochs", "1", "--crop-scale", "0.9", "--out", "tuned")
+    assert tuned.returncode == 0, tuned.stderr
+    assert "accuracy" in cli("eval", "tuned").stdout
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(cli: Cli, tmp_path: Path) -> None:
+    assert cli("pretrain", *SMALL, "--epochs", "2", "--out", "whole").returncode == 0
+    part = tmp_path / "part"
+    part.mkdir()
+    for name in ("config.json",):
+        (part / name).write_bytes((tmp_path / "whole" / name).read_bytes())
+    # the state before the first step is what a run killed in its first epoch has saved
+    from numpy_vit.data import load
+    from numpy_vit.training import loop
+    from numpy_vit.training.run_folder import RunFolder, resume
+
+    folder, task, _ = resume(tmp_path / "whole", 1)
+    RunFolder(part, folder.data).save(task, loop.start(task))
+    assert len(load("digits").train) == len(task.data.train)
+    resumed = cli("pretrain", "--resume", "part", "--workers", "1")
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("checkpoint.safetensors",):
+        assert (part / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_does_not_go_together(cli: Cli, tmp_path: Path) -> None:
+    assert cli("pretrain", *SMALL, "--epochs", "1", "--out", "mae").returncode == 0
+    wrong = {
+        ("train", "--resume", "mae"): "go on with numpy-vit pretrain --resume mae",
+        ("eval", "mae"): "a model without a head",
+        ("pretrain", *SMALL, "--mask-ratio", "1.5"): "mask_ratio 1.5 has to lie between 0 and 1",
+        ("pretrain", "--resume", "mae", "--epochs", "3"): "leave out --epochs",
+        ("pretrain", *SMALL, "--set", "pos_embed=learned"): "pos_embed 'sincos_2d_mae'",
+    }
+    for arguments, message in wrong.items():
+        result = cli(*arguments)
+        assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), (arguments, result.stderr)
+        assert message in result.stderr
