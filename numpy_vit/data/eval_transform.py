@@ -108,7 +108,9 @@ class EvalTransform:
 
     @classmethod
     def of_training(cls, stored: Mapping[str, Any]) -> EvalTransform:
-        """Make the transform of a checkpoint of ours from the `Preprocessing` that is stored in it: squash to its size.
+        """Make the transform of a checkpoint of ours from the `Preprocessing` that is stored in it.
+
+        A picture is resized until it covers the size and cropped in the centre, as `data.load` does with its images.
 
         Raises
         ------
@@ -117,7 +119,7 @@ class EvalTransform:
         from numpy_vit.data.preprocessing import Preprocessing
 
         of = Preprocessing.from_json(stored)
-        return cls(of.size, of.size, True, "bicubic", of.mean, of.std)
+        return cls(of.size, of.size, False, "bicubic", of.mean, of.std)
 
     def __str__(self) -> str:
         (Y, X), (ry, rx) = self.size, self.resize
