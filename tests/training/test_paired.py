@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from numpy_vit.training import paired
@@ -63,6 +64,12 @@ def test_mean_and_deviation_by_hand() -> None:
     assert paired.mean([2, 4, 9]) == 5
     assert paired.deviation([2, 4, 9]) == math.sqrt((9 + 1 + 16) / 2)
     assert paired.deviation([2]) is None
+
+
+def test_the_means_agree_with_numpy() -> None:
+    values = np.random.default_rng(0).random(20).tolist()
+    assert paired.mean(values) == pytest.approx(np.mean(values), rel=1e-14)
+    assert paired.deviation(values) == pytest.approx(np.std(values, ddof=1), rel=1e-14)
 
 
 def test_without_a_spread_nothing_is_claimed() -> None:
