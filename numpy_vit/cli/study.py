@@ -24,10 +24,11 @@ _EXAMPLES = """examples:
   numpy-vit study                                 the studies and their questions
   numpy-vit study heads                           a few minutes; writes runs/study-heads-1
   numpy-vit study positions --seeds 5 --out runs/study-positions-1
+  numpy-vit study distillation --teacher runs/digits-1 --train-images 200 --seeds 5
   numpy-vit study patch-size --data shapes --image-size 32 --epochs 10
 """
 _SEEDS = 3
-_OPTIONS = ("data", "image_size", "train_images", "test_images", "seeds", "epochs", "out", "workers")
+_OPTIONS = ("data", "image_size", "train_images", "test_images", "teacher", "seeds", "epochs", "out", "workers")
 
 
 def add(commands: Any) -> None:
@@ -42,6 +43,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="patch-size, heads, depth, positions, norm, ...")
     train_options.add_data(parser)
+    parser.add_argument("--teacher", metavar="FILE", help="the checkpoint or run that taught arms learn from")
     parser.add_argument("--seeds", type=positive, metavar="N", help=f"runs of each arm (default: {_SEEDS})")
     parser.add_argument("--epochs", type=positive, metavar="N", help="of each run (default: 40 for the digits)")
     parser.add_argument(
@@ -93,9 +95,10 @@ def _study(args: argparse.Namespace, study: Study) -> dict[str, Any] | None:
     selection = train_task.select(args, seed=0)
     data = train_task.load(selection)
     with usage():
-        arms = studies.tasks(study, studies.recipe(selection.name, args.epochs), data, args.workers or cores())
+        recipe = studies.recipe(selection.name, args.epochs)
+        arms = studies.tasks(study, recipe, data, args.workers or cores(), args.teacher)
     path = Path(args.out) if args.out else training.new_folder(f"study-{args.name}")
-    folder = StudyFolder(path, settings(args.name, selection, arms))
+    folder = StudyFolder(path, settings(args.name, selection, arms, args.teacher))
     seeds = args.seeds or _SEEDS
     runs = folder.read()
     if not runs:  # the name is taken from now on, and a folder that cannot be written to is not found out later

@@ -38,6 +38,7 @@ _OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--freeze": ("freeze", str, "parameters that stay as they are: patch_embed,blocks.0 or body (all but the head)"),
     "--patch-drop": ("patch_drop", float, "share of the patches that is dropped at first: the time falls with it"),
     "--patch-drop-until": ("patch_drop_until", float, "share of the epochs after which none is dropped any more"),
+    "--test-every": ("test_every", int, "epochs between two looks at the test part"),
     "--distill": ("distill", str, "soft or hard, for --teacher"),
     "--distill-alpha": ("distill_alpha", float, "weight of the teacher's part of the loss"),
     "--distill-temperature": ("distill_temperature", float, "of the soft targets"),

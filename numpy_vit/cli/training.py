@@ -152,9 +152,14 @@ def _epoch_line(task: Task, row: Row, left: float) -> str:
     return (
         f"epoch {row['epoch']:{len(str(epochs))}}/{epochs}  "
         f"train loss {row['train_loss']:.4f}{_accuracy(row, 'train')}  "
-        f"test loss {row['test_loss']:.4f}{_accuracy(row, 'test')}  "
+        f"{_tested(row)}"
         f"{row['images_per_second']:.0f} images/s  {duration(left)} left"
     )
+
+
+def _tested(row: Row) -> str:
+    """What the test part said, in an epoch that looked at it."""
+    return f"test loss {row['test_loss']:.4f}{_accuracy(row, 'test')}  " if "test_loss" in row else ""
 
 
 def _accuracy(row: Row, part: str) -> str:

@@ -201,19 +201,21 @@ def _explain(task: Task, state: State, step: int, loss: float, batch: Any) -> st
 
 
 def _finish_epoch(task: Task, state: State) -> Row:
-    tested = task.goal.test(task, state.best_params)
+    ended = state.epoch + 1
+    due = ended % task.recipe.test_every == 0 or ended == task.recipe.epochs
+    tested = task.goal.test(task, state.best_params) if due else {}
     state.seconds += state.epoch_seconds
     row: Row = {
-        "epoch": state.epoch + 1,
+        "epoch": ended,
         "train_loss": state.loss_sum / state.seen,
         **task.goal.rates(state.correct, state.seen),
         **tested,
-        "learning_rate": learning_rate(task, (state.epoch + 1) * task.batches - 1),
+        "learning_rate": learning_rate(task, ended * task.batches - 1),
         "images_per_second": state.seen / state.epoch_seconds,
         "data_share": state.waited / state.epoch_seconds,
         "seconds": state.seconds,
     }
-    state.epoch, state.batch = state.epoch + 1, 0
+    state.epoch, state.batch = ended, 0
     state.loss_sum, state.correct, state.seen, state.epoch_seconds, state.waited = 0.0, 0, 0, 0.0, 0.0
     return row
 

@@ -43,6 +43,7 @@ class Recipe:
     freeze : patterns of parameters that stay as they are, separated by commas, such as "body"; None for none
     distill, distill_alpha, distill_temperature : "soft" or "hard" distillation from a teacher, the weight of its part
         of the loss, and the temperature of soft targets
+    test_every : epochs between two looks at the test part, which the last epoch has in any case
     seed : of everything random: start, order, augmentation, dropout
 
     Raises
@@ -82,6 +83,7 @@ class Recipe:
     distill: str = "soft"
     distill_alpha: float = 0.5
     distill_temperature: float = 3.0
+    test_every: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -114,6 +116,7 @@ class Recipe:
             "distill": (self.distill in DISTILLATIONS, f"one of {', '.join(DISTILLATIONS)}"),
             "distill_alpha": (0 <= self.distill_alpha <= 1, "in [0, 1]"),
             "distill_temperature": (0 < self.distill_temperature < float("inf"), "positive"),
+            "test_every": (self.test_every >= 1, "at least 1"),
             "seed": (0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
         }
         for name, (fine, demand) in checks.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy_vit.data import Preprocessing, Split
 from numpy_vit.models import vit, vit_config
-from numpy_vit.training import classification, loop, paired
+from numpy_vit.training import classification, loop, paired, teachers
 from numpy_vit.training.finite import NotFiniteError
 from numpy_vit.training.loop import Row, State
 from numpy_vit.training.recipe import Recipe
@@ -35,10 +35,11 @@ _PLAIN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Arm:
-    """What an arm changes: fields of the model's Config, and fields of the recipe."""
+    """What an arm changes: fields of the model's Config, and fields of the recipe; and whether it has a teacher."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
+    taught: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Study:
 
     question: str
     arms: dict[str, Arm]
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether an arm learns from another model."""
+        return any(arm.taught for arm in self.arms.values())
 
 
 STUDIES: dict[str, Study] = {
@@ -86,6 +92,14 @@ STUDIES: dict[str, Study] = {
     "augmentation": Study(
         "Does it help to change the training images a little each time?",
         {"with": Arm(), "without": Arm(recipe=_PLAIN)},
+    ),
+    "distillation": Study(
+        "Does a model learn more from few labelled images if it hears what a better one thinks of them?",
+        {
+            "labels alone": Arm(),
+            "soft targets": Arm(recipe={"distill": "soft"}, taught=True),
+            "hard targets": Arm(recipe={"distill": "hard"}, taught=True),
+        },
     ),
 }
 
@@ -130,17 +144,28 @@ def recipe(data: str, epochs: int | None = None) -> Recipe:
     return replace(base, epochs=epochs, warmup_epochs=base.warmup_epochs * min(1.0, epochs / base.epochs))
 
 
-def tasks(study: Study, base: Recipe, data: Split, workers: int = 1) -> dict[str, Task]:
+def tasks(study: Study, base: Recipe, data: Split, workers: int = 1, teacher: str | None = None) -> dict[str, Task]:
     """Return what each arm trains, by its label.
+
+    Parameters
+    ----------
+    teacher : the file or run that the arms which are taught learn from
 
     Raises
     ------
-    ValueError : the images cannot be cut into the study's patches.
+    ValueError : the images cannot be cut into the study's patches; a teacher is missing, or nobody listens to one.
     DataError : a channel of the images has one value only.
     """
     channels, *image = data.train.shape
     of_data = {"image_size": tuple(image), "in_chans": channels, "num_classes": len(data.train.class_names)}
     preprocessing = Preprocessing.of(data.train)
+    if study.needs_teacher != (teacher is not None):
+        raise ValueError(
+            "the study needs a teacher: train one, and name its run with --teacher"
+            if study.needs_teacher
+            else "no arm of the study is taught: leave out --teacher"
+        )
+    taught = None if teacher is None else teachers.teacher(teacher, data.train, preprocessing, workers)
     made = {}
     for label, arm in study.arms.items():
         fields = {"patch_size": 2, **MODEL, **arm.fields}
@@ -149,7 +174,8 @@ def tasks(study: Study, base: Recipe, data: Split, workers: int = 1) -> dict[str
             if "patch_size" in arm.fields:  # that few tokens are too few is for the study to find
                 warnings.simplefilter("ignore")
             config = vit_config(VARIANT, **{**fields, **of_data, "patch_size": patch})
-        made[label] = Task(classification, vit, config, replace(base, **arm.recipe), data, preprocessing, workers)
+        task = Task(classification, vit, config, replace(base, **arm.recipe), data, preprocessing, workers)
+        made[label] = replace(task, teacher=taught) if arm.taught else task
     return made
 
 

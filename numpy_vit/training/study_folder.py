@@ -64,13 +64,14 @@ class StudyFolder:
         files.write_bytes(self.path / STUDY, (json.dumps(about, indent=2) + "\n").encode())
 
 
-def settings(name: str, selection: Selection, arms: Mapping[str, Task]) -> dict[str, Any]:
+def settings(name: str, selection: Selection, arms: Mapping[str, Task], teacher: str | None = None) -> dict[str, Any]:
     """Return all that decides what a study's runs reach, as plain values of JSON; the number of seeds does not."""
     first = next(iter(arms.values()))
     about = {
         "study": name,
         "data": {**selection.to_json(), "fingerprint": fingerprint(first.data)},
         "preprocessing": first.preprocessing.to_json(),
+        "teacher": teacher,
         "arms": {label: {"model": asdict(task.config), "recipe": _seedless(task)} for label, task in arms.items()},
     }
     plain: dict[str, Any] = json.loads(json.dumps(about))  # tuples become lists, as they will be when they are read

@@ -206,6 +206,15 @@ def test_each_epoch_sees_every_sample_once(small_task: MakeTask, monkeypatch: py
     assert first.tolist() != second.tolist()
 
 
+def test_the_test_part_is_looked_at_as_often_as_asked_and_at_the_end(small_task: MakeTask) -> None:
+    every, rows = run(small_task(epochs=5))
+    seldom, fewer = run(small_task(epochs=5, test_every=2))
+    assert ["test_loss" in row for row in rows] == [True] * 5
+    assert ["test_loss" in row for row in fewer] == [False, True, False, True, True]
+    assert every.flat.tobytes() == seldom.flat.tobytes()
+    assert fewer[-1]["test_accuracy"] == rows[-1]["test_accuracy"]
+
+
 def test_the_schedule_warms_up_and_ends_low(small_task: MakeTask) -> None:
     task = small_task(lr=1e-3)  # 16 steps, 4 of warm-up
     rates = [loop.learning_rate(task, step) for step in range(16)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,21 @@ VARIED: dict[str, set[str]] = {
     "norm": {"block", "warmup_epochs"},
     "pooling": {"class_token", "global_pool"},
     "augmentation": {"affine"},
+    "distillation": {"distill", "taught"},
 }
 
 
+@pytest.fixture(autouse=True)
+def teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Logits for the few digits, in the folder where the tests run."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("teacher.npz", logits=np.random.default_rng(0).normal(size=(50, 10)))
+    return "teacher.npz"
+
+
 def arms(name: str, data: Split, epochs: int = 1) -> dict[str, Task]:
-    return studies.tasks(STUDIES[name], studies.recipe("digits", epochs), data)
+    teacher = "teacher.npz" if STUDIES[name].needs_teacher else None
+    return studies.tasks(STUDIES[name], studies.recipe("digits", epochs), data, teacher=teacher)
 
 
 def run_of(arm: str, seed: int, accuracy: float, seconds: float = 1.0) -> Run:
@@ -38,11 +49,21 @@ def run_of(arm: str, seed: int, accuracy: float, seconds: float = 1.0) -> Run:
 def test_the_arms_differ_in_what_the_study_asks_about(name: str, few_digits: Split) -> None:
     made = arms(name, few_digits)
     assert len(made) >= 2
-    plain = [{**asdict(task.config), **asdict(task.recipe)} for task in made.values()]
+    plain = [
+        {**asdict(task.config), **asdict(task.recipe), "taught": task.teacher is not None} for task in made.values()
+    ]
     varied = {key for key in plain[0] if len({repr(values[key]) for values in plain}) > 1}
     assert varied == VARIED[name]
     assert len({repr(values) for values in plain}) == len(made)  # no arm twice
     assert STUDIES[name].question.endswith("?")
+
+
+def test_a_teacher_is_named_where_one_is_needed(few_digits: Split, teacher: str) -> None:
+    base = studies.recipe("digits", 1)
+    with pytest.raises(ValueError, match="name its run with --teacher"):
+        studies.tasks(STUDIES["distillation"], base, few_digits)
+    with pytest.raises(ValueError, match="leave out --teacher"):
+        studies.tasks(STUDIES["heads"], base, few_digits, teacher=teacher)
 
 
 def test_all_studies_are_there() -> None:
