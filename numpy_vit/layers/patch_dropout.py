@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from numpy_vit.layers import random_masking
 from numpy_vit.tree import Array, Cache
 
 
@@ -35,26 +36,16 @@ def forward(x: Array, rate: float, prefix: int, rng: np.random.Generator | None)
     count = kept(tokens - prefix, rate)
     if rng is None or count == tokens - prefix:
         return x, (None,)
-    drawn = np.argsort(rng.random((B, tokens - prefix), np.float32), axis=1, kind="stable")[:, :count]
-    every = np.broadcast_to(np.arange(prefix), (B, prefix))
-    chosen = np.concatenate([every, np.sort(drawn, axis=1) + prefix], axis=1)  # (B, T+M)
-    rows = (chosen + np.arange(B)[:, None] * tokens).ravel()  # of x as (B·(T+N), D)
-    y: Array = x.reshape(B * tokens, -1).take(rows, axis=0).reshape(B, prefix + count, -1)
-    return y, ((rows, x.shape),)
+    shuffle, _ = random_masking.orders(rng.random((B, tokens - prefix), np.float32))
+    y, c_masking = random_masking.forward(x, np.sort(shuffle[:, :count], axis=1), prefix)
+    return y, (c_masking,)
 
 
 def backward(dy: Array, cache: Cache) -> Array:
     """Return dx.
 
-    With S the matrix of zeros and ones that picks the rows, each row at most once:
-
-    (1) y = S x  ⇒  dx = Sᵀ dy: each row of dy goes back to where its token was
+    (1) y gathers the tokens that stay  ⇒  dx is the gather's adjoint of dy: each row goes back to where its token was
     (2) a token that was dropped has no part in y  ⇒  its row of dx is zero
     """
-    (picked,) = cache
-    if picked is None:
-        return dy
-    rows, shape = picked
-    dx = np.zeros(shape, dy.dtype)  # (2)
-    dx.reshape(-1, shape[-1])[rows] = dy.reshape(-1, shape[-1])  # (1)
-    return dx
+    (c_masking,) = cache
+    return dy if c_masking is None else random_masking.backward(dy, c_masking)  # (1), (2)

@@ -294,6 +294,14 @@ FAULTS = [
      "dz[:, K:].sum(axis=(0, 1), keepdims=True)", "dz[:1, K:].sum(axis=1, keepdims=True)"),
     ("masked_patch_loss", "the whole batch's denominator forgotten", "dloss * share, c_mse", "dloss, c_mse"),
     ("masked_patch_loss", "divided where it multiplies", "dloss * share", "dloss / share"),
+    ("kl_divergence", "sign", "dlogits: Array = p - q", "dlogits: Array = q - p"),
+    ("kl_divergence", "temperature forgotten", "dlogits *= temperature * factor", "dlogits *= factor"),
+    ("kl_divergence", "temperature squared", "dlogits *= temperature * factor", "dlogits *= temperature**2 * factor"),
+    ("kl_divergence", "upstream forgotten", "    dlogits *= np.asarray(dloss, p.dtype)[..., None]  # (3)\n", ""),
+    ("patch_dropout", "scaled like dropout",
+     "random_masking.backward(dy, c_masking)", "random_masking.backward(2 * dy, c_masking)"),
+    ("patch_dropout", "one row further", "random_masking.backward(dy, c_masking)",
+     "np.roll(random_masking.backward(dy, c_masking), 1, axis=1)"),
 ]  # fmt: skip
 
 
