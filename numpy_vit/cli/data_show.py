@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from numpy_vit.cli import train_options, train_task
 from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import natural, positive, usage
 
@@ -19,6 +20,7 @@ _EXAMPLES = """examples:
   numpy-vit data show digits --out digits.png
   numpy-vit data show folder:photos --image-size 64 --out photos.png
   numpy-vit data show cifar10 --padding 4 --flip --out augmented.png
+  numpy-vit data show cifar10 --recipe deit --out deit.png
 """
 
 
@@ -35,25 +37,28 @@ def add(subcommands: Any) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="the PNG file to write")
     parser.add_argument("--count", type=positive, default=40, metavar="N", help="pictures on the sheet (default: 40)")
     parser.add_argument("--image-size", type=positive, metavar="N", help="resize and crop the images to N x N")
-    parser.add_argument("--padding", type=natural, default=0, metavar="N", help="pad by N pixels, then crop at random")
-    parser.add_argument("--flip", action="store_true", help="mirror every other image")
-    parser.add_argument("--affine", type=float, default=0.0, metavar="S", help="strength of a random affine map")
+    parser.add_argument("--recipe", metavar="NAME", help="augment as a recipe does, such as deit")
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of the choice and the augmentation")
+    train_options.add_augmentation(parser)
     parser.set_defaults(run=run, one_blas_thread=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the sheet and say what is on it."""
-    from numpy_vit.data import Augmentation, describe_skipped, load
+    from dataclasses import replace
+
+    from numpy_vit.data import Augmentation, Preprocessing, describe_skipped, load
+    from numpy_vit.training import classification
+    from numpy_vit.training.recipe import Recipe
     from numpy_vit.views import contact_sheet
 
-    with usage():
-        augmentation = Augmentation(args.padding, args.flip, affine=args.affine)
+    recipe = train_task.recipe(args).recipe if args.recipe else train_task.changed(args, Recipe())
     progress = Progress()
     data = load(args.data, args.image_size, reading(progress))
     progress.clear()
     with usage():
-        if augmentation == Augmentation():
+        augmentation = classification.augmentation(recipe, Preprocessing.of(data.train))
+        if replace(augmentation, mean=Augmentation.mean) == Augmentation():
             images, words = _plain(data.train, args.count, args.seed)
         else:
             images, words = _augmented(data.train, args.count, args.seed, augmentation)

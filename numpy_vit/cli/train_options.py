@@ -56,10 +56,6 @@ _AUGMENTATION: dict[str, tuple[str, Any, str]] = {
     "--cutmix": ("cutmix", float, "alpha of CutMix; 1 is usual"),
     "--repeats": ("repeats", int, "times that a sample comes in an epoch in which it comes"),
 }
-_SWITCHES = {
-    "--flip": ("flip", "mirror half of the training images"),
-    "--nesterov": ("nesterov", "Nesterov's momentum for sgd"),
-}
 _SIZES = {
     "--patch-size": ("patch_size", "side of a patch"),
     "--embed-dim": ("embed_dim", "width D"),
@@ -77,7 +73,10 @@ _DATA = {
     "--test-images": ("test_images", "test on so many images only"),
 }
 
-RECIPE_FIELDS = [field for table in (_OPTIMISATION, _AUGMENTATION, _SWITCHES) for field, *_ in table.values()]
+RECIPE_FIELDS = [field for table in (_OPTIMISATION, _AUGMENTATION) for field, *_ in table.values()] + [
+    "flip",
+    "nesterov",
+]
 MODEL_FIELDS = [field for table in (_SIZES, _RATES) for field, *_ in table.values()]
 
 
@@ -144,18 +143,32 @@ def add_model(group: Any) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that set the fields of a recipe."""
-    for title, table in {"training": _OPTIMISATION, "augmentation": _AUGMENTATION}.items():
-        group = parser.add_argument_group(title)
-        for option, (field, kind, text) in table.items():
-            group.add_argument(option, dest=field, type=kind, metavar=kind.__name__.upper(), help=text)
-    for option, (field, text) in _SWITCHES.items():
-        group.add_argument(option, dest=field, action=argparse.BooleanOptionalAction, help=text)
+    group = parser.add_argument_group("training")
+    _add_table(group, _OPTIMISATION)
+    group.add_argument(
+        "--nesterov", action=argparse.BooleanOptionalAction, default=None, help="Nesterov's momentum for sgd"
+    )
+    add_augmentation(parser)
+
+
+def add_augmentation(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is done to the training images."""
+    group = parser.add_argument_group("augmentation")
+    _add_table(group, _AUGMENTATION)
+    group.add_argument(
+        "--flip", action=argparse.BooleanOptionalAction, default=None, help="mirror half of the training images"
+    )
+
+
+def _add_table(group: Any, table: dict[str, tuple[str, Any, str]]) -> None:
+    for option, (field, kind, text) in table.items():
+        group.add_argument(option, dest=field, type=kind, metavar=kind.__name__.upper(), help=text)
 
 
 def given(args: argparse.Namespace) -> list[str]:
     """Return the options that --resume takes from the run itself, of those that were given."""
-    tables = (_OPTIMISATION, _AUGMENTATION, _SWITCHES, _SIZES, _RATES, _DATA)
+    tables = (_OPTIMISATION, _AUGMENTATION, _SIZES, _RATES, _DATA)
     options = {option: field for table in tables for option, (field, *_) in table.items()}
     options |= {f"--{name}": name for name in ("data", "out", "overfit", "model", "recipe", "init", "teacher")}
-    options |= {"--set": "fields", "--distilled": "distilled"}
+    options |= {"--set": "fields", **{f"--{name}": name for name in ("distilled", "flip", "nesterov")}}
     return [option for option, field in options.items() if getattr(args, field, None) is not None]

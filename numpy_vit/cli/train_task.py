@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy_vit.data.dataset import ImageSet
     from numpy_vit.data.selection import Selection
     from numpy_vit.training.loop import Task
+    from numpy_vit.training.recipe import Recipe
     from numpy_vit.training.recipes import Named
     from numpy_vit.tree import Params
 
@@ -71,18 +72,29 @@ def recipe(args: argparse.Namespace) -> Named:
     from numpy_vit.training.recipes import DEFAULTS, RECIPES
 
     kind = (args.data or "digits").partition(":")[0]
-    name = args.recipe or ("finetune" if args.init else DEFAULTS.get(kind, "small"))
+    name = args.recipe or ("finetune" if getattr(args, "init", None) else DEFAULTS.get(kind, "small"))
     if name not in RECIPES:
         raise UsageError(f"no recipe is called {name!r}: choose one of {', '.join(RECIPES)}")
-    named = RECIPES[name]
-    given = {field: getattr(args, field) for field in RECIPE_FIELDS if getattr(args, field) is not None}
+    return replace(RECIPES[name], recipe=changed(args, RECIPES[name].recipe))
+
+
+def changed(args: argparse.Namespace, recipe: Recipe) -> Recipe:
+    """Return a recipe with the fields that were given.
+
+    Raises
+    ------
+    UsageError : values that cannot be meant.
+    """
+    from dataclasses import replace
+
+    given = {field: getattr(args, field) for field in RECIPE_FIELDS if getattr(args, field, None) is not None}
     if "epochs" in given and "warmup_epochs" not in given:  # a warm-up that was not given shrinks with a shorter run
-        share = given["epochs"] / named.recipe.epochs
-        given["warmup_epochs"] = min(named.recipe.warmup_epochs, named.recipe.warmup_epochs * share)
+        share = given["epochs"] / recipe.epochs
+        given["warmup_epochs"] = min(recipe.warmup_epochs, recipe.warmup_epochs * share)
     if "padding" in given or "crop_scale" in given:  # one crop takes the place of the other
         given = {"padding": 0, "crop_scale": None, **given}
     with usage():
-        return replace(named, recipe=replace(named.recipe, **given))
+        return replace(recipe, **given)
 
 
 def describe(args: argparse.Namespace) -> str:

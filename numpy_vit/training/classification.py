@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from numpy_vit.data import augment, mixing, randomness
+from numpy_vit.data import Preprocessing, augment, mixing, randomness
 from numpy_vit.data.random_erasing import RandomErasing
 from numpy_vit.training.distillation import Distillation
 from numpy_vit.training.evaluate import evaluate
 from numpy_vit.training.finite import first_bad
 from numpy_vit.training.objectives import CrossEntropy, Objective
+from numpy_vit.training.recipe import Recipe
 from numpy_vit.training.step import objective_gradients
 from numpy_vit.training.task import Task
 from numpy_vit.tree import Array, Params
@@ -47,7 +48,7 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     """
     recipe = task.recipe
     part = task.data.train.take(indices)
-    images = augmentation(task).apply(part.images, recipe.seed, epoch, indices, repeats)
+    images = augmentation(recipe, task.preprocessing).apply(part.images, recipe.seed, epoch, indices, repeats)
     x = task.preprocessing.apply(images, dtype)
     if recipe.erase:
         x = RandomErasing(recipe.erase).apply(x, recipe.seed, epoch, indices, repeats)
@@ -60,9 +61,8 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     return Batch(x, targets, part.labels, indices)
 
 
-def augmentation(task: Task) -> augment.Augmentation:
-    """Return what is done to the training images."""
-    recipe = task.recipe
+def augmentation(recipe: Recipe, preprocessing: Preprocessing) -> augment.Augmentation:
+    """Return what a recipe does to the training images before they are normalised; the mean fills what is left free."""
     return augment.Augmentation(
         padding=recipe.padding,
         flip=recipe.flip,
@@ -71,7 +71,7 @@ def augmentation(task: Task) -> augment.Augmentation:
         crop_scale=None if recipe.crop_scale is None else (recipe.crop_scale, 1.0),
         auto_augment=recipe.auto_augment,
         color_jitter=recipe.color_jitter or None,
-        mean=tuple(round(255 * value) for value in task.preprocessing.mean),
+        mean=tuple(round(255 * value) for value in preprocessing.mean),
     )
 
 
