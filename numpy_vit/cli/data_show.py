@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     """Draw the sheet and say what is on it."""
     from dataclasses import replace
 
-    from numpy_vit.data import Augmentation, Preprocessing, describe_skipped, load
+    from numpy_vit.data import Augmentation, describe_skipped, load
+    from numpy_vit.data.preprocessing import measured
     from numpy_vit.training import classification
     from numpy_vit.training.recipe import Recipe
     from numpy_vit.views import contact_sheet
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     data = load(args.data, args.image_size, reading(progress))
     progress.clear()
     with usage():
-        augmentation = classification.augmentation(recipe, Preprocessing.of(data.train))
+        augmentation = classification.augmentation(recipe, measured(data.train)[0])
         if replace(augmentation, mean=Augmentation.mean) == Augmentation():
             images, words = _plain(data.train, args.count, args.seed)
         else:

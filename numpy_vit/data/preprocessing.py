@@ -53,19 +53,13 @@ class Preprocessing:
 
     @classmethod
     def of(cls, train: ImageSet) -> Preprocessing:
-        """Measure a training part: all of it where it is in memory, else at most 10,000 evenly spaced images.
+        """Measure a training part.
 
         Raises
         ------
         DataError : a channel has one value only, so that nothing can be divided by its deviation.
         """
-        if isinstance(train, Dataset):
-            counts = histograms(train.images)
-        else:
-            spaced = np.arange(min(len(train), MOST_MEASURED)) * max(1.0, len(train) / MOST_MEASURED)
-            parts = pieces(train.subset(spaced.astype(np.int64)), PIECE)
-            counts = np.sum([histograms(part.images) for part in parts], axis=0)
-        mean, std = statistics_of(counts)
+        mean, std = measured(train)
         if 0.0 in std:
             channel = std.index(0.0)
             raise DataError(
@@ -123,6 +117,15 @@ class Preprocessing:
                 f"the model was trained on images (C, Y, X) of {expected}, the data has {tuple(shape[1:])}; "
                 "choose data of that shape or train a model on these"
             )
+
+
+def measured(images: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return each channel's mean and deviation: of all images in memory, else of at most 10,000 evenly spaced ones."""
+    if isinstance(images, Dataset):
+        return statistics_of(histograms(images.images))
+    spaced = np.arange(min(len(images), MOST_MEASURED)) * max(1.0, len(images) / MOST_MEASURED)
+    parts = pieces(images.subset(spaced.astype(np.int64)), PIECE)
+    return statistics_of(np.sum([histograms(part.images) for part in parts], axis=0))
 
 
 def _list(stored: Mapping[str, Any], key: str) -> list[Any] | tuple[Any, ...]:

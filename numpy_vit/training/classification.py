@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from numpy_vit.data import Preprocessing, augment, mixing, randomness
+from numpy_vit.data import augment, mixing, randomness
 from numpy_vit.data.random_erasing import RandomErasing
 from numpy_vit.training.distillation import Distillation
 from numpy_vit.training.evaluate import evaluate
@@ -48,7 +48,7 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     """
     recipe = task.recipe
     part = task.data.train.take(indices)
-    images = augmentation(recipe, task.preprocessing).apply(part.images, recipe.seed, epoch, indices, repeats)
+    images = augmentation(recipe, task.preprocessing.mean).apply(part.images, recipe.seed, epoch, indices, repeats)
     x = task.preprocessing.apply(images, dtype)
     if recipe.erase:
         x = RandomErasing(recipe.erase).apply(x, recipe.seed, epoch, indices, repeats)
@@ -61,8 +61,8 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     return Batch(x, targets, part.labels, indices)
 
 
-def augmentation(recipe: Recipe, preprocessing: Preprocessing) -> augment.Augmentation:
-    """Return what a recipe does to the training images before they are normalised; the mean fills what is left free."""
+def augmentation(recipe: Recipe, mean: tuple[float, ...]) -> augment.Augmentation:
+    """Return what a recipe does to the training images before they are normalised; `mean` fills what is left free."""
     return augment.Augmentation(
         padding=recipe.padding,
         flip=recipe.flip,
@@ -71,7 +71,7 @@ def augmentation(recipe: Recipe, preprocessing: Preprocessing) -> augment.Augmen
         crop_scale=None if recipe.crop_scale is None else (recipe.crop_scale, 1.0),
         auto_augment=recipe.auto_augment,
         color_jitter=recipe.color_jitter or None,
-        mean=tuple(round(255 * value) for value in preprocessing.mean),
+        mean=tuple(round(255 * value) for value in mean),
     )
 
 

@@ -43,7 +43,7 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     """Return batch `number` of an epoch: augmented and normalised images, and new noise for each."""
     recipe = task.recipe
     part = task.data.train.take(indices)
-    images = classification.augmentation(recipe, task.preprocessing).apply(
+    images = classification.augmentation(recipe, task.preprocessing.mean).apply(
         part.images, recipe.seed, epoch, indices, repeats
     )
     rng = np.random.default_rng([recipe.seed, epoch, number, _NOISE])

@@ -67,7 +67,7 @@ def test_a_folder_with_broken_files(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["folder:nowhere"], "no folder nowhere"),
-        (["digits", "--affine", "9"], "affine must lie in"),
+        (["digits", "--affine", "9"], "affine has to be in"),
         (["digits", "--out", "no/such/folder.png"], "no folder"),
     ],
 )
