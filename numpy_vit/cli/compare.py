@@ -94,7 +94,7 @@ def _stored(args: argparse.Namespace) -> tuple[Port, Reference]:
     """The checkpoint, and a reference from its file."""
     from numpy_vit.checks.opening import open_port
     from numpy_vit.checks.reference import read_reference
-    from numpy_vit.cli.model_file import checkpoint_path
+    from numpy_vit.training.opened import checkpoint_path
 
     if not args.checkpoint:
         raise UsageError("--reference needs a CHECKPOINT to compare it with")
@@ -109,7 +109,7 @@ def _live(args: argparse.Namespace) -> tuple[Port, Reference]:
 
     from numpy_vit.checks import live
     from numpy_vit.checks.opening import open_port, packed_like, port_of_state
-    from numpy_vit.cli.model_file import checkpoint_path
+    from numpy_vit.training.opened import checkpoint_path
 
     fields = _fields(args)
     if args.checkpoint:
@@ -133,9 +133,9 @@ def _preprocessing(args: argparse.Namespace, reference: Reference) -> Preprocess
     import numpy as np
 
     from numpy_vit.checks.input_causes import Preprocessing, pictures_of
-    from numpy_vit.cli.model_file import open_model
     from numpy_vit.data import published
     from numpy_vit.data.eval_transform import EvalTransform
+    from numpy_vit.training.opened import open_model
 
     opened = open_model(args.checkpoint, **_fields(args))
     size = (reference.images.shape[2], reference.images.shape[3])
@@ -171,7 +171,7 @@ def _pictures(transform: Any, raw: Any) -> dict[str, Any]:
 def _weights(args: argparse.Namespace) -> int:
     from numpy_vit.checks.opening import open_port
     from numpy_vit.checks.weights import compare_weights
-    from numpy_vit.cli.model_file import checkpoint_path
+    from numpy_vit.training.opened import checkpoint_path
 
     if args.checkpoint:
         raise UsageError("--weights takes its two checkpoints itself: leave out the first argument")

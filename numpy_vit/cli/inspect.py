@@ -47,7 +47,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look and print; 1 if something is wrong with a file."""
-    from numpy_vit.cli.model_file import checkpoint_path
+    from numpy_vit.training.opened import checkpoint_path
 
     path = checkpoint_path(args.subject)
     if not path.is_file():

@@ -13,8 +13,8 @@ from numpy_vit.cli.usage import positive, usage
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy_vit.cli.model_file import Opened
     from numpy_vit.data.eval_transform import EvalTransform
+    from numpy_vit.training.opened import Opened
     from numpy_vit.tree import Array
 
 _EXAMPLES = """examples:
@@ -51,8 +51,8 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Classify and print; 2 if an image could not be read."""
-    from numpy_vit.cli.model_file import open_model, preprocessing_of
     from numpy_vit.errors import DataError
+    from numpy_vit.training.opened import open_model, preprocessing_of
     from numpy_vit.views.table import printable
 
     with usage():

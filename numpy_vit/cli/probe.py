@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from numpy_vit.cli import train_task
-    from numpy_vit.cli.model_file import open_model
     from numpy_vit.training import probing
+    from numpy_vit.training.opened import open_model
 
     began = time.perf_counter()
     data = train_task.load(train_task.select(args, args.seed))
@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _preprocessing(opened: Any, train: ImageSet) -> Preprocessing:
-    from numpy_vit.cli.model_file import preprocessing_of
     from numpy_vit.data import Preprocessing
     from numpy_vit.errors import DataError
+    from numpy_vit.training.opened import preprocessing_of
 
     channels, height, width = train.shape
     if channels != opened.config.in_chans:

@@ -141,10 +141,10 @@ def _from_checkpoint(
     """The model of --init for other classes and sizes, and the statistics that it was trained with."""
     import numpy as np
 
-    from numpy_vit.cli.model_file import open_model, preprocessing_of
     from numpy_vit.data import Preprocessing
     from numpy_vit.errors import DataError
     from numpy_vit.training import finetuning
+    from numpy_vit.training.opened import open_model, preprocessing_of
 
     channels, height, width = train.shape
     fields = {**chosen.fields, **_model_fields(args)}

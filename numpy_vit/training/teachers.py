@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from numpy_vit import tree
-from numpy_vit.checkpoints.load import Loaded, load
 from numpy_vit.checkpoints.reading import read_tensors
-from numpy_vit.data import Preprocessing, published
+from numpy_vit.data import Preprocessing
 from numpy_vit.data.dataset import ImageSet
-from numpy_vit.data.eval_transform import EvalTransform
 from numpy_vit.errors import DataError
 from numpy_vit.files import replacing
+from numpy_vit.training.opened import Opened, open_model, preprocessing_of
 from numpy_vit.training.step import logits as model_logits
 from numpy_vit.tree import Array, Params
 
@@ -47,11 +46,12 @@ def teacher(spec: str | os.PathLike[str], train: ImageSet, student: Preprocessin
     path = Path(spec)
     if not path.is_dir() and _KEY in read_tensors(path, mmap=True):
         return saved_logits(path, len(train), len(train.class_names))
-    loaded = load(path)
-    _check_classes(path, loaded, train.class_names)
-    _check_images(loaded.config, student)
-    own = _preprocessing(path, loaded)
-    return model_teacher(loaded.model, loaded.params, loaded.config, own, student, workers)
+    opened = open_model(path)
+    _check_classes(opened, train.class_names)
+    _check_images(opened.config, student)
+    transform, _ = preprocessing_of(opened)
+    own = Preprocessing(student.size, student.channels, transform.mean, transform.std)
+    return model_teacher(opened.model, opened.params, opened.config, own, student, workers)
 
 
 def model_teacher(
@@ -141,12 +141,12 @@ def save_logits(path: str | os.PathLike[str], logits: Array) -> None:
         np.savez(file, logits=logits)
 
 
-def _check_classes(path: Path, loaded: Loaded, class_names: tuple[str, ...]) -> None:
+def _check_classes(opened: Opened, class_names: tuple[str, ...]) -> None:
     """The number has to fit, and the names where they are known: as many classes of other things teach nonsense."""
-    count = loaded.config.num_classes
+    path, count = opened.path, opened.config.num_classes
     if count != len(class_names):
         raise DataError(f"{path} gives {count} logits, the data has {len(class_names)} classes: {_INSTEAD}")
-    names = loaded.extra.get("class_names")
+    names = opened.extra.get("class_names")
     if isinstance(names, list) and names != list(class_names):
         theirs, ours = (reprlib.repr(list(some)) for some in (names, class_names))
         raise DataError(f"{path} was trained on classes {theirs}, the data has {ours}: {_INSTEAD}")
@@ -156,24 +156,6 @@ def _check_images(config: Any, student: Preprocessing) -> None:
     takes, gets = (config.in_chans, *config.image), (student.channels, *student.size)
     if takes != gets:
         raise DataError(f"the teacher takes images (C, Y, X) of {takes}, the student sees {gets}: {_INSTEAD}")
-
-
-def _preprocessing(path: Path, loaded: Loaded) -> Preprocessing:
-    """What the checkpoint says, or a file beside it, or its family's custom, as for any prediction with it."""
-    config, extra = loaded.config, loaded.extra
-    family = extra.get("prepared_as", loaded.report.family)
-    if "preprocessing" in extra:
-        transform = EvalTransform.of_training(extra["preprocessing"])
-    elif "prepared_as" not in extra and (found := published.beside(loaded.report.path, config.image)):
-        transform = found[0]
-    elif family in published.RECIPES:
-        transform = published.named(family, config.image)
-    else:
-        raise DataError(f"{path} does not say how its images are normalised: {_INSTEAD}")
-    transform = transform.for_channels(config.in_chans)
-    if len(transform.mean) != config.in_chans:
-        raise DataError(f"{path}: nobody says how images of {config.in_chans} channels are normalised: {_INSTEAD}")
-    return Preprocessing(config.image, config.in_chans, transform.mean, transform.std)
 
 
 def _change(old: Preprocessing, new: Preprocessing, dtype: Any) -> tuple[Array, Array]:

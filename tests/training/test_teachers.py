@@ -274,7 +274,7 @@ def test_nobody_knows_how_four_channels_are_normalised(tmp_path: Path) -> None:
     _, params = example(in_chans=4)
     safetensors.write(tmp_path / "a", tree.flatten(params))
     data = Dataset("four", np.zeros((7, 4, 16, 16), np.uint8), np.zeros(7, np.int64), NAMES)
-    with pytest.raises(DataError, match="nobody says how images of 4 channels are normalised"):
+    with pytest.raises(CheckpointError, match="takes 4 channels: image files give 1"):
         teacher(tmp_path / "a", data, Preprocessing((16, 16), 4, (0.5,) * 4, (0.5,) * 4))
 
 

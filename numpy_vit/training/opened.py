@@ -1,4 +1,4 @@
-"""The checkpoint that a command was given, and how pictures are prepared for it."""
+"""A checkpoint that was named on the command line, and how pictures are prepared for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy_vit.checkpoints.report import Report
 from numpy_vit.data import published
 from numpy_vit.data.eval_transform import EvalTransform
 from numpy_vit.data.image_files import MODES
-from numpy_vit.errors import CheckpointError
+from numpy_vit.errors import CheckpointError, DataError
 from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Params
 
@@ -70,7 +70,7 @@ def preprocessing_of(opened: Opened, name: str | None = None) -> tuple[EvalTrans
     Raises
     ------
     CheckpointError : a model for other than 1 or 3 channels.
-    DataError : stored preprocessing that is damaged.
+    DataError : stored preprocessing that is damaged, or none that anybody knows.
     ValueError : an unknown name.
     """
     size, channels = opened.config.image, opened.config.in_chans
@@ -84,6 +84,10 @@ def preprocessing_of(opened: Opened, name: str | None = None) -> tuple[EvalTrans
         transform, source = published.named(family, size), f"of {family} models, from the checkpoint's metadata"
     elif found := published.beside(opened.path, size):
         transform, source = found[0], f"from {found[1]}"
+    elif opened.family not in published.RECIPES:
+        raise DataError(
+            f"{opened.path} does not say how its images are normalised: put a preprocessor_config.json beside it"
+        )
     else:
         transform = published.named(opened.family, size)
         source = f"assumed, as usual for {opened.family} models (--preprocessing NAME for another)"
