@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli import train_options, train_task
+from numpy_vit.cli import train_options, train_task, training
 from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import natural, positive, usage
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Draw the sheet and say what is on it."""
     from dataclasses import replace
 
-    from numpy_vit.data import Augmentation, describe_skipped, load
+    from numpy_vit.data import Augmentation, load
     from numpy_vit.data.preprocessing import measured
     from numpy_vit.training import classification
     from numpy_vit.training.recipe import Recipe
@@ -70,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
         f"{len(data.train.class_names)} classes"
     )
     print(_classes(data.train))
-    for part in (data.train, data.test):
-        if part.skipped:
-            print(f"{part.name}: {describe_skipped(part.skipped)}")
+    training.say_skipped(data)
     print(f"wrote {args.out}: {len(images)} pictures")
     return 0
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from numpy_vit.cli import training
 from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.train_options import MODEL_FIELDS, RECIPE_FIELDS
 from numpy_vit.cli.usage import UsageError, usage
@@ -117,14 +118,10 @@ def select(args: argparse.Namespace, seed: int) -> Selection:
 
 def load(selection: Selection) -> Any:
     """Load the images, show how far that is, and name the files that cannot be read."""
-    from numpy_vit.data import describe_skipped
-
     progress = Progress()
     data = selection.load(reading(progress))
     progress.clear()
-    for part in (data.train, data.test):
-        if part.skipped:
-            print(f"{part.name}: {describe_skipped(part.skipped)}")
+    training.say_skipped(data)
     return data
 
 

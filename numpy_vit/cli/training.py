@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from numpy_vit.cli.progress import Progress, duration
 
 if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BLAS threads
+    from numpy_vit.data import Split
     from numpy_vit.training.loop import Row, State, Task
     from numpy_vit.training.run_folder import RunFolder
 
@@ -50,8 +51,18 @@ def train(folder: RunFolder, task: Task, state: State) -> int:
         return 130
     rows = folder.rows()
     curves.draw(rows, folder.path / "curves.png", f"{folder.data.name}: {folder.path.name}")
+    say_skipped(task.data)  # files on disk may have turned out broken since the run began
     print(_summary(folder, rows))
     return 0
+
+
+def say_skipped(data: Split) -> None:
+    """Name the files that cannot be read, where there are any."""
+    from numpy_vit.data import describe_skipped
+
+    for part in (data.train, data.test):
+        if part.skipped:
+            print(f"{part.name}: {describe_skipped(part.skipped)}")
 
 
 class _Steps:
