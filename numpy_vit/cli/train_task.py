@@ -157,7 +157,8 @@ def _from_checkpoint(
             opened.model, opened.config, opened.params, len(train.class_names), rng, **fields
         )
     transform, source = preprocessing_of(opened)
-    print(f"{args.init}: {opened.report.family}, a new head for {len(train.class_names)} classes; statistics {source}")
+    known = source.partition(" (")[0]  # without the hint at an option that only predict has
+    print(f"{args.init}: {opened.report.family}, a new head for {len(train.class_names)} classes; statistics {known}")
     return config, params, Preprocessing((height, width), channels, transform.mean, transform.std)
 
 
