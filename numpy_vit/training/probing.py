@@ -16,7 +16,7 @@ from numpy_vit.training import adamw, schedules
 from numpy_vit.training.evaluate import predict
 from numpy_vit.tree import Array, Params, pack
 
-DECAYS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
+DECAYS = (1e-2, 1e-1, 1.0, 3.0, 10.0, 20.0)
 NEIGHBOURS, TEMPERATURE = 20, 0.07  # Wu et al. 2018 and DINO
 _STEPS, _RATE = 300, 0.02
 _HELD_OUT = 10  # every tenth training image chooses the decay
