@@ -40,15 +40,18 @@ COMMANDS = (
 
 EXAMPLES = """examples:
   numpy-vit train                            train on the embedded digits, about a minute
-  numpy-vit train --data fashion-mnist       train on Debian's Fashion-MNIST
+  numpy-vit train --data folder:photos --init model.safetensors --image-size 224
+  numpy-vit pretrain --data cifar10          learn without labels, as a masked autoencoder
+  numpy-vit probe runs/pretrain-1 --data cifar10
   numpy-vit eval runs/digits-1               accuracy and confusion table of a run
+  numpy-vit study heads                      answer a question by training, with its spread
+  numpy-vit data fetch cifar10               download a public data set
   numpy-vit predict cat.png --checkpoint model.safetensors
   numpy-vit inspect model.safetensors        what is in a checkpoint, and what is wrong with it
   numpy-vit convert vit_b16.npz vit_b16.safetensors
   numpy-vit compare model.safetensors --reference reference.safetensors
   numpy-vit gradcheck                        check every hand-derived gradient
   numpy-vit explain layernorm                a derivation, its code, and numbers
-  numpy-vit study heads                      answer a question by training, with its spread
   numpy-vit bench tiny-step                  a step's speed, and where its time goes
 """
 

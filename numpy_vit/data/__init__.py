@@ -3,6 +3,7 @@
 from numpy_vit.data.affine import random_affine
 from numpy_vit.data.augment import Augmentation
 from numpy_vit.data.batches import batch_count, epoch_batches, order
+from numpy_vit.data.cifar import load_cifar10, load_cifar100
 from numpy_vit.data.dataset import Dataset, ImageSet, Split, statistics
 from numpy_vit.data.folders import describe_skipped, load_folder
 from numpy_vit.data.idx import read_idx, write_idx
@@ -28,6 +29,8 @@ __all__ = [
     "epoch_batches",
     "horizontal_flip",
     "load",
+    "load_cifar10",
+    "load_cifar100",
     "load_fashion_mnist",
     "load_folder",
     "load_mnist",

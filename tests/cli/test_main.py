@@ -12,7 +12,10 @@ import pytest
 from numpy_vit import __version__
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-COMMANDS = ("train", "eval", "predict", "inspect", "convert", "compare", "gradcheck", "explain", "bench", "study")
+COMMANDS = (
+    "train", "eval", "pretrain", "probe", "study", "data", "predict", "inspect", "convert", "compare", "gradcheck",
+    "explain", "bench",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
