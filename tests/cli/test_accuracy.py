@@ -27,7 +27,7 @@ def test_digits(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path(DEBIAN_FASHION_MNIST).is_dir(), reason="Debian's dataset-fashion-mnist is not installed")
 def test_two_epochs_of_fashion_mnist(tmp_path: Path) -> None:
-    assert last_row(tmp_path, "--data", "fashion-mnist", "--epochs", "2")["test_accuracy"] >= 0.83
+    assert last_row(tmp_path, "--data", "fashion-mnist", "--epochs", "2")["test_accuracy"] >= 0.8
 
 
 @pytest.mark.skipif(not Path(DEBIAN_FASHION_MNIST).is_dir(), reason="Debian's dataset-fashion-mnist is not installed")
@@ -35,4 +35,5 @@ def test_two_epochs_of_fashion_mnist(tmp_path: Path) -> None:
 def test_thirty_two_images_are_learned_by_heart(tmp_path: Path, data: str) -> None:
     command = [sys.executable, "-m", "numpy_vit", "train", "--data", data, "--overfit", "32"]
     result = subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True)
-    assert result.stdout.startswith("32 images: 100% correct, loss 0.00")
+    assert result.stdout.startswith("32 images: 100% correct, loss 0.0")
+    assert "the model can learn" in result.stdout

@@ -111,7 +111,7 @@ def test_a_shorter_run_warms_up_shorter() -> None:
     assert studies.recipe("digits").warmup_epochs == 2
     assert studies.recipe("digits", 10).warmup_epochs == 0.5
     assert studies.recipe("digits", 80).warmup_epochs == 2
-    assert studies.recipe("fashion-mnist").epochs == 14
+    assert studies.recipe("fashion-mnist").epochs == 45
     with pytest.raises(ValueError, match="epochs has to be at least 1"):
         studies.recipe("digits", 0)
 
