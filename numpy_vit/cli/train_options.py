@@ -12,7 +12,7 @@ _EXAMPLES = """examples:
   numpy-vit train --data fashion-mnist --out runs/fashion 60,000 images from Debian's package
   numpy-vit train --data cifar10:~/cifar --recipe deit --epochs 50
   numpy-vit train --data folder:~/photos --image-size 64  a sub-folder a class
-  numpy-vit train --init vit_tiny.safetensors --data folder:~/photos --freeze patch_embed,blocks.[0-5]
+  numpy-vit train --init vit_tiny.safetensors --data folder:~/photos --freeze stem,blocks.[0-5]
   numpy-vit train --patch-size 1 --embed-dim 48 --set reg_tokens=2 --optimizer sgd --lr 0.1
   numpy-vit train --recipe deit --print-recipe            every number of a recipe
   numpy-vit train --overfit 32                            can this model learn anything at all?
@@ -35,7 +35,7 @@ _OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--clip": ("clip", float, "largest norm of the gradient; inf for no clipping"),
     "--label-smoothing": ("label_smoothing", float, "of the targets"),
     "--ema": ("ema", float, "decay of averaged weights, which are then evaluated and saved"),
-    "--freeze": ("freeze", str, "parameters that stay as they are: patch_embed,blocks.0 or body (all but the head)"),
+    "--freeze": ("freeze", str, "parameters that stay as they are: stem,blocks.0 or body (all but the head)"),
     "--patch-drop": ("patch_drop", float, "share of the patches that is dropped at first: the time falls with it"),
     "--patch-drop-until": ("patch_drop_until", float, "share of the epochs after which none is dropped any more"),
     "--test-every": ("test_every", int, "epochs between two looks at the test part"),

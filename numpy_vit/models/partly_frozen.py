@@ -39,17 +39,17 @@ def forward(
     rng: np.random.Generator | None = None,
     record: dict[str, Array] | None = None,
 ) -> tuple[Array, Cache]:
-    """Return the logits (B, K); what is frozen runs as in `predict`, without dropout and without a cache.
+    """Return the logits (B, K); what is frozen keeps no cache, and its blocks run without dropout, as in `predict`.
 
     Parameters
     ----------
     params, images : as in vit.forward
-    rng : draws dropout, drop path and dropped patches of the parts that learn; None turns them off
+    rng : draws the patches that are dropped, and dropout and drop path of the parts that learn; None turns them off
     record : receives the intermediates of the parts that learn
     """
     note, first = into(record), config.frozen_blocks
     forms, blocks = config.block_forms(record is not None), config.blocks
-    x, _ = vit.embed(params, images, config, None, ignore)  # (B, T+N, D)
+    x, _ = vit.embed(params, images, config, rng, ignore)  # (B, T+N, D)
     x = encoder.predict(params["blocks"][:first], x, forms[:first], blocks[:first])
     x, c_blocks = encoder.forward(params["blocks"][first:], x, forms[first:], blocks[first:], rng, note)
     x, c_head = vit.head(params, x, config, rng, note)  # (B, K)

@@ -19,7 +19,8 @@ def frozen_names(names: Iterable[str], patterns: str | None) -> set[str]:
     ----------
     names : of all parameters, such as "blocks.3.attn.qkv.weight"
     patterns : separated by commas; each is the name of a parameter or of what it is part of, in which * stands for
-        anything: "patch_embed,pos_embed,blocks.*.attn".  "body" is everything but the head.  None freezes nothing
+        anything: "patch_embed,blocks.*.attn".  "stem" is all before the blocks, "body" all but the head.  None freezes
+        nothing
 
     Raises
     ------
@@ -29,6 +30,8 @@ def frozen_names(names: Iterable[str], patterns: str | None) -> set[str]:
     for pattern in [] if patterns is None else patterns.split(","):
         if pattern == "body":
             fitting = {name for name in every if not name.startswith("head")}
+        elif pattern == "stem":
+            fitting = {name for name in every if name.split(".")[0] in STEM}
         else:
             fitting = {name for name in every if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")}
         if not fitting:

@@ -40,7 +40,7 @@ class Recipe:
     repeats : times that a sample comes in an epoch in which it comes; an epoch stays as long as it is
     patch_drop, patch_drop_until : share of the patches that is dropped at first, and the share of the epochs after
         which none is any more
-    freeze : patterns of parameters that stay as they are, separated by commas, such as "body"; None for none
+    freeze : patterns of parameters that stay as they are, separated by commas, such as "stem" or "body"; None for none
     distill, distill_alpha, distill_temperature : "soft" or "hard" distillation from a teacher, the weight of its part
         of the loss, and the temperature of soft targets
     test_every : epochs between two looks at the test part, which the last epoch has in any case

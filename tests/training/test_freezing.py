@@ -29,6 +29,7 @@ NAMES = [
         ("blocks.0", NAMES[4:6]),
         ("blocks.*.attn,head", [NAMES[5], NAMES[7], NAMES[9]]),
         ("blocks.[0-1].norm1.weight", [NAMES[4], NAMES[6]]),
+        ("stem,blocks.0", NAMES[:6]),
         ("body", NAMES[:9]),
     ],
 )
@@ -47,7 +48,7 @@ def test_patterns_that_cannot_be_meant() -> None:
     ("patterns", "first"),
     [
         ("body", 3),
-        ("cls_token,pos_embed,patch_embed", 0),
+        ("stem", 0),
         ("cls_token,pos_embed,patch_embed,blocks.0,blocks.1", 2),
         ("cls_token,pos_embed,patch_embed,blocks.1", 0),  # block 0 learns: the gradient has to get there
         ("blocks.0", None),  # the stem learns
@@ -110,6 +111,17 @@ def test_frozen_parts_keep_no_caches() -> None:
     _, cache = partly_frozen.forward(params, images, form)
     _, whole = vit.forward(params, images, config)
     assert _bytes(cache) < _bytes(whole) / 20
+
+
+def test_patches_are_dropped_before_frozen_blocks_too() -> None:
+    config = replace(_config(), patch_drop_rate=0.5, norm_eps=1e-5)
+    params = vit.init(config, np.random.default_rng(0), np.float64)
+    images = np.random.default_rng(1).normal(size=(2, 3, 8, 8))
+    form = partly_frozen.Config(**{**vars(config), "frozen_blocks": 2})
+    dropped, _ = partly_frozen.forward(params, images, form, np.random.default_rng(2))
+    whole, _ = vit.forward(params, images, config, np.random.default_rng(2))
+    np.testing.assert_allclose(dropped, whole, rtol=1e-12)
+    assert not np.allclose(dropped, partly_frozen.forward(params, images, form)[0], rtol=1e-6)
 
 
 def test_more_frozen_blocks_than_there_are() -> None:
