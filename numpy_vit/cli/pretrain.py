@@ -24,6 +24,11 @@ _EXAMPLES = """examples:
   numpy-vit train --init runs/pretrain-1 --data cifar10         fine-tune them
 """
 _DECODER = {"decoder_embed_dim": "width", "decoder_depth": "blocks", "decoder_num_heads": "heads"}
+# Fields of a recipe that are about labels, or about a model that sees every patch.
+_UNUSED = (
+    "patch_drop", "patch_drop_until", "layer_decay", "label_smoothing", "mixup", "cutmix", "erase", "distill",
+    "distill_alpha", "distill_temperature",
+)  # fmt: skip
 _MASKS = 8  # images in the picture of reconstructions
 PICTURE = "reconstruction.png"
 
@@ -74,19 +79,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _begin(args: argparse.Namespace, workers: int) -> int:
+    from dataclasses import replace
+
     from numpy_vit.data import Preprocessing
     from numpy_vit.models import mae
     from numpy_vit.training import loop, reconstruction
+    from numpy_vit.training.recipe import Recipe
     from numpy_vit.training.run_folder import RunFolder
 
+    if given := [f"--{field.replace('_', '-')}" for field in _UNUSED if getattr(args, field) is not None]:
+        raise UsageError(f"a masked autoencoder has no use for {', '.join(given)}: leave it out")
     chosen = train_task.recipe(args)
     selection = train_task.select(args, chosen.recipe.seed)
     data = train_task.load(selection)
-    given = {field: getattr(args, field) for field in (*_DECODER, "mask_ratio", "norm_pix_loss")}
+    recipe = replace(chosen.recipe, **{field: getattr(Recipe, field) for field in _UNUSED})
+    fields = {field: getattr(args, field) for field in (*_DECODER, "mask_ratio", "norm_pix_loss")}
     with usage():
         encoder = train_task.variant_config(args, chosen, data.train, num_classes=0)
-        config = mae.Config(encoder, **{field: value for field, value in given.items() if value is not None})
-        task = loop.Task(reconstruction, mae, config, chosen.recipe, data, Preprocessing.of(data.train), workers)
+        config = mae.Config(encoder, **{field: value for field, value in fields.items() if value is not None})
+        task = loop.Task(reconstruction, mae, config, recipe, data, Preprocessing.of(data.train), workers)
         state = loop.start(task)
     folder = RunFolder(Path(args.out) if args.out else training.new_folder("pretrain"), selection)
     folder.create(task)

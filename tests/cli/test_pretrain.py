@@ -62,6 +62,7 @@ def test_what_does_not_go_together(cli: Cli, tmp_path: Path) -> None:
     assert cli("pretrain", *SMALL, "--epochs", "1", "--out", "mae").returncode == 0
     wrong = {
         ("train", "--resume", "mae"): "go on with numpy-vit pretrain --resume mae",
+        ("pretrain", *SMALL, "--mixup", "0.8", "--layer-decay", "0.8"): "no use for --layer-decay, --mixup",
         ("eval", "mae"): "a model without a head",
         ("pretrain", *SMALL, "--mask-ratio", "1.5"): "mask_ratio 1.5 has to lie between 0 and 1",
         ("pretrain", "--resume", "mae", "--epochs", "3"): "leave out --epochs",
