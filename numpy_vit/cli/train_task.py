@@ -37,6 +37,7 @@ def task(args: argparse.Namespace, workers: int) -> tuple[Task, Selection, Param
     from numpy_vit.training import classification
     from numpy_vit.training.loop import Task
 
+    _check(args)  # before a minute is spent on reading images
     chosen = recipe(args)
     seed = chosen.recipe.seed
     selection = select(args, seed)
@@ -47,18 +48,30 @@ def task(args: argparse.Namespace, workers: int) -> tuple[Task, Selection, Param
         params, preprocessing = None, Preprocessing.of(data.train)
         with usage():
             config = variant_config(args, chosen, data.train, len(data.train.class_names))
-    if args.distilled and args.init:
-        raise UsageError("--distilled begins a DeiT from nothing: leave out --init")
-    if args.distilled and args.overfit:
-        raise UsageError("--overfit learns from labels alone: leave out --distilled")
-    if args.distilled and not args.teacher:
-        raise UsageError("--distilled has a head that learns from a teacher: name it with --teacher")
     if args.distilled:
         with usage():
             config = deit.Config(**{**vars(config), "class_token": True, "global_pool": "token", "fc_norm": None})
     model = deit if args.distilled else vit
     made = Task(classification, model, config, chosen.recipe, data, preprocessing, workers)
     return (replace(made, teacher=teacher(args.teacher, made)) if args.teacher else made), selection, params
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options that contradict each other, or would be ignored."""
+    told = [field for field in ("distill", "distill_alpha", "distill_temperature") if getattr(args, field) is not None]
+    refused = {
+        "--distilled begins a DeiT from nothing: leave out --init": args.distilled and args.init,
+        "--init says what the model is: leave out --model": args.init and args.model,
+        "--overfit learns from labels alone: leave out --distilled": args.overfit and args.distilled,
+        "--overfit begins from nothing: leave out --init": args.overfit and args.init,
+        "--distilled has a head that learns from a teacher: name it with --teacher": (
+            args.distilled and not args.teacher
+        ),
+        f"{', '.join(told)} is about a teacher: name it with --teacher": told and not args.teacher,
+    }
+    for text, so in refused.items():
+        if so:
+            raise UsageError(text)
 
 
 def recipe(args: argparse.Namespace) -> Named:
