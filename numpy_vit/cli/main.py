@@ -16,17 +16,21 @@ from typing import Any, NoReturn
 from numpy_vit import __version__
 from numpy_vit.bench import blas
 from numpy_vit.cli import (
+    attention,
     bench,
     compare,
     convert,
     data,
     evaluate,
     explain,
+    filters,
     gradcheck,
     inspect,
+    positions,
     predict,
     pretrain,
     probe,
+    saliency,
     study,
     train,
 )
@@ -35,7 +39,8 @@ from numpy_vit.errors import NumpyVitError
 from numpy_vit.training.allocator import keep_freed_memory
 
 COMMANDS = (
-    train, evaluate, pretrain, probe, study, data, predict, inspect, convert, compare, gradcheck, explain, bench,
+    train, evaluate, pretrain, probe, study, data, predict, attention, saliency, positions, filters, inspect, convert,
+    compare, gradcheck, explain, bench,
 )  # fmt: skip
 
 EXAMPLES = """examples:
@@ -47,6 +52,8 @@ EXAMPLES = """examples:
   numpy-vit study heads                      answer a question by training, with its spread
   numpy-vit data fetch cifar10               download a public data set
   numpy-vit predict cat.png --checkpoint model.safetensors
+  numpy-vit attention cat.png --checkpoint model.safetensors --out cat
+  numpy-vit saliency cat.png --checkpoint model.safetensors --out cat
   numpy-vit inspect model.safetensors        what is in a checkpoint, and what is wrong with it
   numpy-vit convert vit_b16.npz vit_b16.safetensors
   numpy-vit compare model.safetensors --reference reference.safetensors

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     with usage():
         opened = open_model(args.checkpoint, **({"num_heads": args.heads} if args.heads else {}))
-    names, named_by = _names(opened, args.labels)
+    names, named_by = names_of(opened, args.labels)
     with usage():
         transform, source = preprocessing_of(opened, args.preprocessing)
     if not args.json:
@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
     return 2 if failed else 0
 
 
-def _names(opened: Opened, labels: str | None) -> tuple[list[str], str]:
-    """The names of the classes, and where they are from."""
+def names_of(opened: Opened, labels: str | None) -> tuple[list[str], str]:
+    """Return the names of the classes, and where they are from."""
     from numpy_vit.data import class_names
     from numpy_vit.errors import CheckpointError
 

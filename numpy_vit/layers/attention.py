@@ -109,6 +109,13 @@ def weights(cache: Cache) -> Array:
     return dot_product_attention.weights(c_core)
 
 
+def weights_backward(dy: Array, cache: Cache) -> Array:
+    """Return the gradient of the attention weights (B, H, N, N), of dy as `backward` takes it: steps (1) and (2)."""
+    num_heads, _, _, _, c_core, c_proj, c_drop = cache
+    do, _ = linear.backward(dropout.backward(dy, c_drop), c_proj)  # (1)
+    return dot_product_attention.weights_backward(split_heads(do, num_heads), c_core)  # (2)
+
+
 def check_heads(width: int, num_heads: int) -> int:
     """Return the width of q, k and v, or raise ValueError where it cannot be cut into so many heads."""
     if width % num_heads:

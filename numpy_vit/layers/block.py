@@ -93,7 +93,7 @@ def forward(
     return x, (config, c_norm1, c_attn, c_ls1, c_path1, c_norm2, c_mlp, c_ls2, c_path2)
 
 
-def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
+def backward(dy: Array, cache: Cache, note: Note = ignore) -> tuple[Array, Params]:
     """Return dx and the gradients: forward upside-down.
 
     (1) y = x' + g(x')  ⇒  dx' = dy + g'ᵀ dy: the gradient passes the sum unchanged, and once more through g
@@ -106,13 +106,21 @@ def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
     grads: Params = {}
     dh = drop_path.backward(dy, c_path2)  # (2)
     dh, grads["ls2"] = optional.backward(dh, c_ls2)
+    note("mlp", dh)
     dh, grads["mlp"] = config.ffn.backward(dh, c_mlp)
     dh, grads["norm2"] = layernorm.backward(dh, c_norm2)
     dx = dy + dh  # (1)
 
     dh = drop_path.backward(dx, c_path1)  # (3)
     dh, grads["ls1"] = optional.backward(dh, c_ls1)
+    note("attn", dh)
     dh, _, grads["attn"] = attention.backward(dh, c_attn)
     dh, grads["norm1"] = layernorm.backward(dh, c_norm1)
     dx = dx + dh  # (3)
     return dx, grads
+
+
+def attention_cache(cache: Cache) -> Cache:
+    """Return the part of the cache that is attention's, for attention.weights and attention.weights_backward."""
+    c_attn: Cache = cache[2]
+    return c_attn

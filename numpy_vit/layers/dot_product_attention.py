@@ -93,6 +93,14 @@ def weights(cache: Cache) -> Array:
     return kept if not others else _softmaxed(q, k, bias)
 
 
+def weights_backward(do: Array, cache: Cache) -> Array:
+    """Return the gradient of the attention weights (B, H, M, N): steps (2) and (3) of `backward` alone."""
+    _, _, v, _, chunks = cache
+    return np.concatenate(
+        [dropout.backward(do[:, :, rows] @ v.swapaxes(-1, -2), c_drop) for rows, _, c_drop in chunks], axis=2
+    )  # (2), (3)
+
+
 def _chunks(queries: int, size: int) -> Iterator[slice]:
     for start in range(0, queries, max(size, 1)):
         yield slice(start, min(start + max(size, 1), queries))

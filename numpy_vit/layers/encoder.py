@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import DTypeLike
 
+from numpy_vit.layers import attention
 from numpy_vit.layers import block as pre_norm_block
 from numpy_vit.layers.block import Config
 from numpy_vit.layers.recording import Note, Take, below, ignore
@@ -51,7 +52,9 @@ def forward(
     return x, (caches,)
 
 
-def backward(dy: Array, cache: Cache, take: Take | None = None, place: str = "blocks") -> tuple[Array, list[Params]]:
+def backward(
+    dy: Array, cache: Cache, take: Take | None = None, place: str = "blocks", note: Note = ignore
+) -> tuple[Array, list[Params]]:
     """Return dx and the gradients of each block.
 
     (1) x_l = block_l(x_{l-1}), l = 1 … L  ⇒  dx_{l-1} and block l's gradients from dx_l, the last block first
@@ -61,17 +64,34 @@ def backward(dy: Array, cache: Cache, take: Take | None = None, place: str = "bl
     take : where given, receives each block's gradients ("blocks.3", grads) as soon as they are known, and none are
         returned: then only those of one block exist at a time
     place : where the stack lies in the tree of parameters
+    note : receives the gradients of intermediates under the names that forward gives these: "blocks.3", "blocks.3.attn"
     """
     (caches,) = cache
     grads: list[Params] = []
     dx = dy
     for i, (block, c_block) in reversed(list(enumerate(caches))):
-        dx, dblock = block.backward(dx, c_block)  # (1)
+        note(f"blocks.{i}", dx)
+        dx, dblock = block.backward(dx, c_block, below(note, f"blocks.{i}"))  # (1)
         if take is None:
             grads.insert(0, dblock)
         else:
             take(f"{place}.{i}", dblock)
     return dx, grads
+
+
+def attention_weights(cache: Cache) -> list[Array]:
+    """Return each block's attention weights (B, H, N, N); the blocks have to be whole: no readout_block among them."""
+    (caches,) = cache
+    return [attention.weights(block.attention_cache(c_block)) for block, c_block in caches]
+
+
+def attention_gradients(cache: Cache, record: dict[str, Array], place: str = "blocks") -> list[Array]:
+    """Return the gradient of each block's attention weights (B, H, N, N), from what `backward` gave its note."""
+    (caches,) = cache
+    return [
+        attention.weights_backward(record[f"{place}.{i}.attn"], block.attention_cache(c_block))
+        for i, (block, c_block) in enumerate(caches)
+    ]
 
 
 def predict(params: list[Params], x: Array, blocks: Sequence[ModuleType], configs: Sequence[Config]) -> Array:

@@ -49,7 +49,7 @@ def forward(
     return x, (config, c_attn, c_ls1, c_path1, c_norm1, c_mlp, c_ls2, c_path2, c_norm2)
 
 
-def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
+def backward(dy: Array, cache: Cache, note: Note = ignore) -> tuple[Array, Params]:
     """Return dx and the gradients: forward upside-down.
 
     (1) y = norm2(s),  s = x' + g(x')   ⇒  ds by LayerNorm's backward, then dx' = ds + g'ᵀ ds
@@ -64,12 +64,20 @@ def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
     ds, grads["norm2"] = layernorm.backward(dy, c_norm2)  # (1)
     dh = drop_path.backward(ds, c_path2)  # (2)
     dh, grads["ls2"] = optional.backward(dh, c_ls2)
+    note("mlp", dh)
     dh, grads["mlp"] = config.ffn.backward(dh, c_mlp)
     dx = ds + dh  # (1)
 
     dt, grads["norm1"] = layernorm.backward(dx, c_norm1)  # (3)
     dh = drop_path.backward(dt, c_path1)  # (4)
     dh, grads["ls1"] = optional.backward(dh, c_ls1)
+    note("attn", dh)
     dh, _, grads["attn"] = attention.backward(dh, c_attn)
     dx = dt + dh  # (3)
     return dx, grads
+
+
+def attention_cache(cache: Cache) -> Cache:
+    """Return the part of the cache that is attention's, for attention.weights and attention.weights_backward."""
+    c_attn: Cache = cache[1]
+    return c_attn

@@ -51,7 +51,7 @@ def forward(
     return y, (config, c_norm1, c_attn, c_ls1, c_path1, c_norm2, c_mlp, c_ls2, c_path2)
 
 
-def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
+def backward(dy: Array, cache: Cache, note: Note = ignore) -> tuple[Array, Params]:
     """Return dx and the gradients: forward upside-down.
 
     (1) y = y' + g(y')          ⇒  dy' = dy + g'ᵀ dy, with g = drop_path ∘ ls2 ∘ mlp ∘ norm2
@@ -62,12 +62,14 @@ def backward(dy: Array, cache: Cache) -> tuple[Array, Params]:
     grads: Params = {}
     dh = drop_path.backward(dy, c_path2)
     dh, grads["ls2"] = optional.backward(dh, c_ls2)
+    note("mlp", dh)
     dh, grads["mlp"] = config.ffn.backward(dh, c_mlp)
     dh, grads["norm2"] = layernorm.backward(dh, c_norm2)
     dy = dy + dh  # (1)
 
     dh = drop_path.backward(dy, c_path1)  # (2)
     dh, grads["ls1"] = optional.backward(dh, c_ls1)
+    note("attn", dh)
     dh, grads["attn"] = readout_attention.backward(dh, c_attn)
     dx, grads["norm1"] = layernorm.backward(dh, c_norm1)
     dx[:, : config.read] += dy  # (3)

@@ -14,9 +14,10 @@ from numpy.typing import DTypeLike
 from numpy_vit.layers import dropout, encoder, initial, layernorm, linear, optional, position_table
 from numpy_vit.layers.recording import Note, Take, ignore, into
 from numpy_vit.models import vit
+from numpy_vit.models.vit import attention_gradients, attention_weights
 from numpy_vit.tree import Array, Cache, Params
 
-__all__ = ["Config", "backward", "forward", "init", "predict"]
+__all__ = ["Config", "attention_gradients", "attention_weights", "backward", "forward", "init", "predict"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,11 @@ def forward(
 
 
 def backward(
-    dlogits: tuple[Array, Array], cache: Cache, input_grad: bool = False, take: Take | None = None
+    dlogits: tuple[Array, Array],
+    cache: Cache,
+    input_grad: bool = False,
+    take: Take | None = None,
+    record: dict[str, Array] | None = None,
 ) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
@@ -103,10 +108,11 @@ def backward(
     Parameters
     ----------
     take : where given, receives the gradients part by part, and none are returned, as in vit.backward
+    record : where given, receives the gradients of intermediates, as in vit.backward
     """
     c_embed, c_blocks, c_heads = cache
     dx, grads = _heads_backward(dlogits, c_heads)  # (1)
-    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take)  # (2)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take, note=into(record))  # (2)
     dimages, dembed = vit.embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, vit.hand_over(grads | dembed, take)
 

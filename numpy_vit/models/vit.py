@@ -33,7 +33,8 @@ from numpy_vit.models.vit_config import ACTIVATIONS, Config
 from numpy_vit.tree import Array, Cache, Params
 
 __all__ = [
-    "Config", "backward", "embed", "embed_backward", "forward", "hand_over", "head", "head_backward", "init", "predict",
+    "Config", "attention_gradients", "attention_weights", "backward", "embed", "embed_backward", "forward", "hand_over",
+    "head", "head_backward", "init", "predict",
 ]  # fmt: skip
 
 
@@ -106,7 +107,11 @@ def forward(
 
 
 def backward(
-    dlogits: Array, cache: Cache, input_grad: bool = False, take: Take | None = None
+    dlogits: Array,
+    cache: Cache,
+    input_grad: bool = False,
+    take: Take | None = None,
+    record: dict[str, Array] | None = None,
 ) -> tuple[Array | None, Params]:
     """Return dimages (None unless `input_grad` is true) and the gradients, under the parameters' names.
 
@@ -118,10 +123,12 @@ def backward(
     ----------
     take : where given, receives the gradients part by part, as soon as they are known: those of block 3 as
         ("blocks.3", grads), the others at once as ("", grads).  Then none are returned
+    record : where given, receives the gradients of the outputs of blocks, their attn and their mlp under the names of
+        forward's record; that forward has to have had one too, or the last block's gradients are those of few tokens
     """
     c_embed, c_blocks, c_head = cache
     dx, grads = head_backward(dlogits, c_head)  # (1)
-    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take)  # (2)
+    dx, grads["blocks"] = encoder.backward(dx, c_blocks, take, note=into(record))  # (2)
     dimages, dembed = embed_backward(dx, c_embed, input_grad)  # (3)
     return dimages, hand_over(grads | dembed, take)
 
@@ -132,6 +139,29 @@ def hand_over(grads: Params, take: Take | None) -> Params:
         return grads
     take("", grads)
     return {}
+
+
+def attention_weights(cache: Cache) -> list[Array]:
+    """Return each block's attention weights (B, H, T+N, T+N): row m says where token m looks, and sums to 1.
+
+    Parameters
+    ----------
+    cache : of a `forward` that had a record: without one, the last block computes few tokens' rows
+    """
+    _, c_blocks, _ = cache
+    return encoder.attention_weights(c_blocks)
+
+
+def attention_gradients(cache: Cache, record: dict[str, Array]) -> list[Array]:
+    """Return the gradient of each block's attention weights (B, H, T+N, T+N).
+
+    Parameters
+    ----------
+    cache : of a `forward` that had a record
+    record : what `backward` recorded
+    """
+    _, c_blocks, _ = cache
+    return encoder.attention_gradients(c_blocks, record)
 
 
 def predict(params: Params, images: Array, config: Config) -> Array:

@@ -13,6 +13,7 @@ from numpy_vit.data.image_files import MODES
 from numpy_vit.files import replacing
 from numpy_vit.tree import Array
 from numpy_vit.views.plot import Canvas, fit
+from numpy_vit.views.tiles import drawn_size, resized
 
 SIDE = 96  # pixels that the longer side of an image is drawn with, or the whole multiple of its own below that
 _GAP, _LINE, _MARGIN, _TITLE = 10, 18, 16, 34
@@ -47,7 +48,7 @@ def picture(images: Array, words: Sequence[str], columns: int = 8, title: str = 
         raise ValueError(f"a sheet shows images (n, C, Y, X) of 1 or 3 channels, not {images.shape}")
     if len(words) != len(images) or columns < 1:
         raise ValueError(f"{len(images)} images need as many words and at least 1 column, not {len(words)}, {columns}")
-    height, width = _shown(*images.shape[2:])
+    height, width = drawn_size(*images.shape[2:], SIDE)
     columns = min(columns, len(images))
     across, down = max(width, SIDE) + _GAP, height + _LINE + _GAP
     top = _MARGIN + (_TITLE if title else 0)
@@ -62,20 +63,10 @@ def picture(images: Array, words: Sequence[str], columns: int = 8, title: str = 
         canvas.text(_MARGIN, _MARGIN + 10, fit(title, columns * across - _GAP, 15), 15)
     sheet = canvas.finish()
     for image, corner in zip(images, corners, strict=True):
-        sheet.paste(_picture(image, height, width), corner)
+        sheet.paste(resized(_colours(image), height, width), corner)
     return sheet
 
 
-def _shown(height: int, width: int) -> tuple[int, int]:
-    """Return how large an image of a size is drawn."""
-    longer = max(height, width)
-    if longer <= SIDE:
-        return height * (SIDE // longer), width * (SIDE // longer)
-    return max(1, round(height * SIDE / longer)), max(1, round(width * SIDE / longer))
-
-
-def _picture(image: Array, height: int, width: int) -> Image.Image:
-    pixels = np.ascontiguousarray(image.transpose(1, 2, 0))  # (Y, X, C)
-    made = Image.fromarray(pixels[..., 0] if len(image) == 1 else pixels)
-    grows = height >= made.height
-    return made.resize((width, height), Image.Resampling.NEAREST if grows else Image.Resampling.LANCZOS).convert("RGB")
+def _colours(image: Array) -> Array:
+    """An image (C, Y, X), grey or in colours, as (Y, X, 3)."""
+    return np.repeat(image, 3 // len(image), axis=0).transpose(1, 2, 0)

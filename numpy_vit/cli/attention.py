@@ -1,0 +1,201 @@
+"""numpy-vit attention."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy_vit.cli import seen_image
+from numpy_vit.cli.progress import Progress
+from numpy_vit.cli.usage import UsageError, usage
+
+if TYPE_CHECKING:
+    from numpy_vit.data.eval_transform import EvalTransform
+    from numpy_vit.training.opened import Opened
+    from numpy_vit.tree import Array, Params
+
+_EXAMPLES = """examples:
+  numpy-vit attention cat.png --checkpoint vit_tiny.safetensors --out cat
+  numpy-vit attention cat.png --checkpoint vit_tiny.safetensors --out cat --mask face.png
+  numpy-vit attention shapes:200 --checkpoint runs/shapes-1 --out shapes
+  numpy-vit attention shapes:200 --checkpoint runs/shapes-1 --out shapes --untrained
+"""
+_SHAPES = 200  # how many, where the command does not say
+_AT_ONCE = 8  # images
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "attention",
+        help="where a model looks, for every block and head",
+        description="Draw the class token's attention over an image for every block and head, and its rollout through "
+        "all blocks; for a model without a class token, the attention that each patch receives. With a mask, or on "
+        "generated shapes, whose masks are known: the share of the attention that lies on the object, beside its share "
+        "of the area.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("image", metavar="IMAGE", help="an image file; or shapes[:N], N (200) generated shapes")
+    seen_image.add_model(parser)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the pictures and attention.npz go")
+    parser.add_argument("--mask", metavar="FILE", help="an image of IMAGE's size, white on the object")
+    parser.add_argument("--untrained", action="store_true", help="draw the model's weights anew: what chance gives")
+    parser.add_argument("--seed", type=int, default=0, help="of --untrained")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.set_defaults(run=run, one_blas_thread=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw, measure and print."""
+    import numpy as np
+
+    shapes = re.fullmatch(r"shapes(?::([1-9]\d*))?", args.image)
+    if shapes and args.mask:
+        raise UsageError("shapes bring their own masks: leave --mask out")
+    opened, transform = seen_image.open_for(args)
+    params = opened.params
+    if args.untrained:
+        params = opened.model.init(opened.config, np.random.default_rng(args.seed))
+    images, masks = _shapes(opened, transform, int(shapes[1] or _SHAPES)) if shapes else _file(args, opened, transform)
+    folder = seen_image.make_folder(args.out)
+    maps, rollouts = _look(opened, params, images)
+    files = _write(folder, opened, transform, params, images[0], maps[0], rollouts[0], args)
+    found: dict[str, Any] = {"image": args.image, "checkpoint": str(opened.path), "images": len(images)}
+    found |= {"shown": _reader(opened), "untrained": args.untrained, "files": files}
+    if masks is not None:
+        found |= _shares(opened, maps, rollouts, masks)
+    seen_image.on_lines(found, _as_text, args.json)
+    return 0
+
+
+def _reader(opened: Opened) -> str:
+    from numpy_vit.views import attention_maps
+
+    return attention_maps.reader(opened.config)
+
+
+def _shapes(opened: Opened, transform: EvalTransform, count: int) -> tuple[Array, Array]:
+    """Generated images that no run was trained on, as the model takes them, and their masks (B, Y, X)."""
+    import numpy as np
+    from PIL import Image
+
+    from numpy_vit.data.image_files import MODES
+    from numpy_vit.data.shapes import TEST, make
+
+    made = [make(TEST + i, opened.config.image) for i in range(count)]
+    mode = MODES[opened.config.in_chans]
+    pictures = [Image.fromarray(image.transpose(1, 2, 0)).convert(mode) for image, _, _ in made]
+    seen = [seen_image.see(picture, transform, "shapes") for picture in pictures]
+    return np.stack([one.pixels for one in seen]), np.stack([mask for _, _, mask in made]).astype(np.float64)
+
+
+def _file(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -> tuple[Array, Array | None]:
+    """The image of a file, and the mask that was given with it, cut to what the model sees of the image."""
+    import numpy as np
+
+    from numpy_vit.data.image_files import read_image
+    from numpy_vit.errors import DataError
+
+    image = read_image(args.image, opened.config.in_chans)
+    images = seen_image.see(image, transform, args.image).pixels[np.newaxis]
+    if args.mask is None:
+        return images, None
+    mask = read_image(args.mask, 1)
+    if mask.size != image.size:
+        raise DataError(
+            f"{args.mask} has {mask.width}x{mask.height} pixels, {args.image} {image.width}x{image.height}: "
+            "draw the mask over the whole image"
+        )
+    return images, np.asarray(transform.crop(mask), np.float64)[np.newaxis] / 255
+
+
+def _look(opened: Opened, params: Params, images: Array) -> tuple[Array, Array]:
+    """The maps (B, L, H, gy, gx) and rollouts (B, gy, gx) of all images, a few at a time."""
+    import numpy as np
+
+    from numpy_vit.views import attention_maps
+
+    progress, maps, rollouts = Progress(), [], []
+    for start in range(0, len(images), _AT_ONCE):
+        with usage():
+            weights = attention_maps.weights(
+                opened.model, params, images[start : start + _AT_ONCE], opened.config
+            )  # (B, L, H, R, R)
+        maps.append(attention_maps.maps(weights, opened.config))
+        rollouts.append(attention_maps.rollout(weights, opened.config))
+        progress.line(f"attention of {start + len(weights):,} of {len(images):,} images")
+    progress.clear()
+    return np.concatenate(maps), np.concatenate(rollouts)
+
+
+def _write(
+    folder: Path, opened: Opened, transform: EvalTransform, params: Params, image: Array, maps: Array, rollout: Array,
+    args: argparse.Namespace,
+) -> list[str]:  # fmt: skip
+    """Write the pictures of one image, and the numbers behind them."""
+    from numpy_vit.views import attention_maps, attention_picture, heat_maps
+
+    shown = heat_maps.shown(image, transform.mean, transform.std)
+    whose = "the class token's attention" if _reader(opened) == "class token" else "attention that each patch receives"
+    what = f"{whose}: {Path(args.image).name}, {opened.path.name}{', untrained' if args.untrained else ''}"
+    pictures = {
+        "attention.png": attention_picture.heads_over_image(maps, shown, what),
+        "attention_raw.png": attention_picture.heads_alone(maps, shown.shape[:2], what),
+        "rollout.png": attention_picture.single(rollout, shown, "attention rollout", what),
+    }
+    for name, picture in pictures.items():
+        seen_image.write_picture(folder / name, picture)
+    (weights,) = attention_maps.weights(opened.model, params, image[None], opened.config)
+    seen_image.write_arrays(folder / "attention.npz", weights=weights, maps=maps, rollout=rollout, image=shown)
+    return [str(folder / name) for name in (*pictures, "attention.npz")]
+
+
+def _shares(opened: Opened, maps: Array, rollouts: Array, masks: Array) -> dict[str, Any]:
+    """How much of each map lies on the object, on average over the images, with the standard error."""
+    from numpy_vit.views import attention_maps
+
+    coverage = attention_maps.coverage(masks, opened.config)
+    by_head = attention_maps.share_on(maps, coverage)  # (B, L, H)
+    area = coverage.mean(axis=(1, 2))
+    rollout = attention_maps.share_on(rollouts, coverage)
+    return {
+        "area": float(area.mean()),
+        "rollout": float(rollout.mean()),
+        "rollout_error": _error(rollout - area),
+        "blocks": [
+            {
+                "share": float(by_head[:, block].mean()),
+                "error": _error(by_head[:, block].mean(axis=1) - area),
+                "heads": by_head[:, block].mean(axis=0).tolist(),
+            }
+            for block in range(by_head.shape[1])
+        ],
+    }
+
+
+def _error(values: Array) -> float | None:
+    """The standard error of the mean; None for one image."""
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+
+
+def _as_text(found: dict[str, Any]) -> str:
+    lines = []
+    if "area" in found:
+        of = "the object" if found["images"] == 1 else f"the objects of {found['images']:,} images"
+        by_token = found["shown"] == "class token"
+        shown = "the class token's attention" if by_token else "the attention that patches receive"
+        lines += [
+            f"{of}: {found['area']:.1%} of the area; of {shown}{', untrained,' if found['untrained'] else ''}",
+            f"  rollout  {_share(found['rollout'], found['rollout_error'], found['area'])}",
+        ]
+        for i, block in enumerate(found["blocks"]):
+            heads = " ".join(f"{share:.1%}" for share in block["heads"])
+            lines.append(f"  block {i:<2} {_share(block['share'], block['error'], found['area'])}   heads {heads}")
+    return "\n".join([*lines, *(f"wrote {file}" for file in found["files"])])
+
+
+def _share(share: float, error: float | None, area: float) -> str:
+    spread = "" if error is None else f" ± {error:.1%}"
+    return f"{share:.1%}{spread}, {share / area:.2f} times the area" if area else f"{share:.1%}{spread}"

@@ -1,0 +1,158 @@
+"""numpy-vit attention, saliency, positions, filters: files, shares and sums, and what cannot be looked at."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from numpy_vit import tree
+from numpy_vit.checkpoints import own
+from numpy_vit.cli.main import main
+from numpy_vit.data.preprocessing import Preprocessing
+from numpy_vit.models import vit
+
+SIZES = {"image_size": 32, "patch_size": 8, "num_classes": 3, "embed_dim": 16, "depth": 2, "num_heads": 2}
+
+
+def save(path, **fields):
+    config = vit.Config(**{**SIZES, **fields})
+    rng = np.random.default_rng(0)
+    params = tree.map(
+        lambda leaf: (leaf + 0.2 * rng.standard_normal(leaf.shape)).astype(np.float32), vit.init(config, rng)
+    )
+    channels = config.in_chans
+    preprocessing = Preprocessing((32, 32), channels, (0.5,) * channels, (0.25,) * channels)
+    own.save(path, config, params, {"preprocessing": preprocessing.to_json(), "class_names": ["cat", "dog", "doge"]})
+    return config, params
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(path)
+    return path
+
+
+@pytest.fixture
+def photo(tmp_path):
+    path = tmp_path / "photo.png"
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+def answer(capsys, *arguments):
+    status = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_attention_writes_pictures_and_the_numbers_behind_them(tmp_path, model, photo, capsys):
+    status, out, err = answer(capsys, "attention", photo, "--checkpoint", model, "--out", tmp_path / "a" / "b")
+    assert (status, err) == (0, "")
+    written = sorted(path.name for path in (tmp_path / "a" / "b").iterdir())
+    assert written == ["attention.npz", "attention.png", "attention_raw.png", "rollout.png"]
+    assert all(f"b/{name}" in out for name in written)
+    with np.load(tmp_path / "a" / "b" / "attention.npz") as arrays:
+        weights, maps, rollout, image = (arrays[key] for key in ("weights", "maps", "rollout", "image"))
+    assert weights.shape == (2, 2, 17, 17)
+    row = weights[..., 0, 1:]
+    np.testing.assert_allclose(maps.reshape(2, 2, 16), row / row.sum(axis=-1, keepdims=True), rtol=1e-5)
+    assert rollout.sum() == pytest.approx(1, rel=1e-5)
+    assert (image.shape, image.dtype) == ((32, 32, 3), np.uint8)
+
+
+def test_the_share_on_a_mask(tmp_path, model, photo, capsys):
+    mask = np.zeros((40, 50), np.uint8)
+    mask[:, 25:] = 255  # the right half, in the model's centre crop too
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    options = ["--checkpoint", model, "--out", tmp_path / "out", "--mask", tmp_path / "mask.png"]
+    status, out, _ = answer(capsys, "attention", photo, *options, "--json")
+    found = json.loads(out)
+    assert (status, found["images"], found["shown"]) == (0, 1, "class token")
+    assert found["area"] == pytest.approx(0.5, abs=0.02)
+    with np.load(tmp_path / "out" / "attention.npz") as arrays:
+        maps, rollout = arrays["maps"], arrays["rollout"]
+    right = maps[..., 2:].sum(axis=(-1, -2))
+    for block in range(2):
+        np.testing.assert_allclose(found["blocks"][block]["heads"], right[block], atol=0.02)
+    assert found["rollout"] == pytest.approx(rollout[:, 2:].sum(), abs=0.02)
+    assert found["rollout_error"] is None
+    assert "times the area" in answer(capsys, "attention", photo, *options)[1]
+
+
+def test_shapes_bring_their_masks_and_an_untrained_model_knows_nothing(tmp_path, model, capsys):
+    options = ["--checkpoint", model, "--out", tmp_path / "out", "--json"]
+    status, out, _ = answer(capsys, "attention", "shapes:40", *options, "--untrained")
+    found = json.loads(out)
+    assert (status, found["images"], found["untrained"]) == (0, 40, True)
+    assert 0.05 < found["area"] < 0.25
+    for block in found["blocks"]:
+        assert block["share"] == pytest.approx(found["area"], abs=max(0.01, 4 * block["error"]))
+    trained = json.loads(answer(capsys, "attention", "shapes:4", *options)[1])
+    assert trained["blocks"] != found["blocks"]
+
+
+def test_saliency_sums_to_the_difference_of_the_logits(tmp_path, model, photo, capsys):
+    options = ["--checkpoint", model, "--out", tmp_path / "out"]
+    status, out, err = answer(capsys, "saliency", photo, *options, "--json", "--steps", "32")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert found["name"] == found["predicted"] == ["cat", "dog", "doge"][found["class"]]
+    difference = found["logit"] - found["baseline_logit"]
+    assert found["contributions"] == pytest.approx(difference, rel=0.01)
+    assert found["residual"] == pytest.approx(found["contributions"] - difference, abs=1e-6)
+    with np.load(tmp_path / "out" / "saliency.npz") as arrays:
+        assert arrays["integrated_gradients"].sum() == pytest.approx(found["contributions"], rel=1e-5)
+        assert arrays["gradient_times_input"].shape == (3, 32, 32)
+        assert arrays["weighted_rollout"].sum() == pytest.approx(1, rel=1e-5)
+    with Image.open(tmp_path / "out" / "saliency.png") as picture:
+        assert picture.width > 5 * 200
+    _, text, _ = answer(capsys, "saliency", photo, *options, "--class", "Dog")
+    assert "dog" in text and "residual" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("3", "0 to 2"), ("do", "dog, doge"), ("bird", "no such class")],
+)
+def test_classes_that_cannot_be_meant(tmp_path, model, photo, capsys, name, message):
+    status, _, err = answer(
+        capsys, "saliency", photo, "--checkpoint", model, "--out", tmp_path / "out", "--class", name
+    )
+    assert (status, err.count("\n")) == (2, 1)
+    assert message in err
+
+
+def test_positions_and_filters(tmp_path, model, capsys):
+    status, out, _ = answer(capsys, "positions", model, "--out", tmp_path / "p.png")
+    assert status == 0 and "learned positions of 4x4 patches" in out
+    status, out, _ = answer(capsys, "filters", model, "--count", "5", "--out", tmp_path / "f.png")
+    assert status == 0 and out.startswith("5 principal components of 16 filters of 8x8 pixels")
+    for name in ("p.png", "f.png"):
+        with Image.open(tmp_path / name) as picture:
+            assert picture.format == "PNG"
+
+
+def test_what_cannot_be_looked_at_is_one_line(tmp_path, model, photo, capsys):
+    Image.new("L", (9, 9)).save(tmp_path / "small.png")
+    save(tmp_path / "none.safetensors", pos_embed="none")
+    save(tmp_path / "headless.safetensors", num_classes=0)
+    out = ["--out", tmp_path / "out"]
+    cases = [
+        (["attention", photo, "--checkpoint", model, *out, "--mask", tmp_path / "small.png"], "9x9 pixels"),
+        (["attention", "shapes", "--checkpoint", model, *out, "--mask", photo], "leave --mask out"),
+        (["attention", tmp_path / "no.png", "--checkpoint", model, *out], "no such image file"),
+        (["attention", photo, "--checkpoint", tmp_path / "no", *out], "no"),
+        (["attention", photo, "--checkpoint", model, "--out", photo], "photo.png"),
+        (["saliency", photo, "--checkpoint", tmp_path / "headless.safetensors", *out], "no classification head"),
+        (["positions", tmp_path / "none.safetensors"], "no position table"),
+        (["filters", model, "--out", tmp_path / "nowhere" / "f.png"], "no folder"),
+    ]
+    for arguments, message in cases:
+        status, _, err = answer(capsys, *arguments)
+        assert (status, err.count("\n")) == (2, 1), (arguments, err)
+        assert message in err and "Traceback" not in err
