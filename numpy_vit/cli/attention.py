@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   numpy-vit attention cat.png --checkpoint vit_tiny.safetensors --out cat
   numpy-vit attention cat.png --checkpoint vit_tiny.safetensors --out cat --mask face.png
+  numpy-vit attention test:3 --checkpoint runs/digits-1 --out three
   numpy-vit attention shapes:200 --checkpoint runs/shapes-1 --out shapes
   numpy-vit attention shapes:200 --checkpoint runs/shapes-1 --out shapes --untrained
 """
 _SHAPES = 200  # how many, where the command does not say
 _AT_ONCE = 8  # images
+_SHOWN = 8  # shapes in a picture
 
 
 def add(commands: Any) -> None:
@@ -37,10 +39,10 @@ def add(commands: Any) -> None:
         "of the area.",
         epilog=_EXAMPLES,
     )
-    parser.add_argument("image", metavar="IMAGE", help="an image file; or shapes[:N], N (200) generated shapes")
+    parser.add_argument("image", metavar="IMAGE", help=f"{seen_image.IMAGE}, or shapes[:N], N (200) generated images")
     seen_image.add_model(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the pictures and attention.npz go")
-    parser.add_argument("--mask", metavar="FILE", help="an image of IMAGE's size, white on the object")
+    parser.add_argument("--mask", metavar="FILE", help="an image as large as the file IMAGE, white on the object")
     parser.add_argument("--untrained", action="store_true", help="draw the model's weights anew: what chance gives")
     parser.add_argument("--seed", type=int, default=0, help="of --untrained")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
@@ -58,10 +60,16 @@ def run(args: argparse.Namespace) -> int:
     params = opened.params
     if args.untrained:
         params = opened.model.init(opened.config, np.random.default_rng(args.seed))
-    images, masks = _shapes(opened, transform, int(shapes[1] or _SHAPES)) if shapes else _file(args, opened, transform)
+    names: list[str] = []
+    if shapes:
+        images, masks, names = _shapes(opened, transform, int(shapes[1] or _SHAPES))
+    else:
+        images, masks = _file(args, opened, transform)
     folder = seen_image.make_folder(args.out)
     maps, rollouts = _look(opened, params, images)
     files = _write(folder, opened, transform, params, images[0], maps[0], rollouts[0], args)
+    if shapes:
+        files.append(_write_gallery(folder, opened, transform, images, names, maps, rollouts))
     found: dict[str, Any] = {"image": args.image, "checkpoint": str(opened.path), "images": len(images)}
     found |= {"shown": _reader(opened), "untrained": args.untrained, "files": files}
     if masks is not None:
@@ -76,33 +84,33 @@ def _reader(opened: Opened) -> str:
     return attention_maps.reader(opened.config)
 
 
-def _shapes(opened: Opened, transform: EvalTransform, count: int) -> tuple[Array, Array]:
-    """Generated images that no run was trained on, as the model takes them, and their masks (B, Y, X)."""
+def _shapes(opened: Opened, transform: EvalTransform, count: int) -> tuple[Array, Array | None, list[str]]:
+    """Generated images that no run was trained on, as the model takes them, their masks (B, Y, X) and their names."""
     import numpy as np
     from PIL import Image
 
     from numpy_vit.data.image_files import MODES
-    from numpy_vit.data.shapes import TEST, make
+    from numpy_vit.data.shapes import CLASS_NAMES, TEST, make
 
     made = [make(TEST + i, opened.config.image) for i in range(count)]
     mode = MODES[opened.config.in_chans]
     pictures = [Image.fromarray(image.transpose(1, 2, 0)).convert(mode) for image, _, _ in made]
     seen = [seen_image.see(picture, transform, "shapes") for picture in pictures]
-    return np.stack([one.pixels for one in seen]), np.stack([mask for _, _, mask in made]).astype(np.float64)
+    masks = np.stack([mask for _, _, mask in made]).astype(np.float64)
+    return np.stack([one.pixels for one in seen]), masks, [CLASS_NAMES[label] for _, label, _ in made]
 
 
 def _file(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -> tuple[Array, Array | None]:
-    """The image of a file, and the mask that was given with it, cut to what the model sees of the image."""
+    """The image that was named, and the mask that was given with it, cut to what the model sees of the image."""
     import numpy as np
 
     from numpy_vit.data.image_files import read_image
     from numpy_vit.errors import DataError
 
-    image = read_image(args.image, opened.config.in_chans)
-    images = seen_image.see(image, transform, args.image).pixels[np.newaxis]
+    images = seen_image.read(args.image, opened, transform).pixels[np.newaxis]
     if args.mask is None:
         return images, None
-    mask = read_image(args.mask, 1)
+    image, mask = read_image(args.image), read_image(args.mask, 1)
     if mask.size != image.size:
         raise DataError(
             f"{args.mask} has {mask.width}x{mask.height} pixels, {args.image} {image.width}x{image.height}: "
@@ -150,6 +158,29 @@ def _write(
     (weights,) = attention_maps.weights(opened.model, params, image[None], opened.config)
     seen_image.write_arrays(folder / "attention.npz", weights=weights, maps=maps, rollout=rollout, image=shown)
     return [str(folder / name) for name in (*pictures, "attention.npz")]
+
+
+def _write_gallery(
+    folder: Path,
+    opened: Opened,
+    transform: EvalTransform,
+    images: Array,
+    names: list[str],
+    maps: Array,
+    rollouts: Array,
+) -> str:
+    """Write the picture of the first few images with the last block's attention and the rollout."""
+    from numpy_vit.views import attention_picture, heat_maps
+
+    several = slice(0, _SHOWN)
+    picture = attention_picture.gallery(
+        [heat_maps.shown(image, transform.mean, transform.std) for image in images[several]],
+        {"last block": list(maps[several, -1].mean(axis=1)), "rollout": list(rollouts[several])},
+        names[several],
+        f"where the model looks: {opened.path.parent.name or opened.path.name}",
+    )
+    seen_image.write_picture(folder / "shapes.png", picture)
+    return str(folder / "shapes.png")
 
 
 def _shares(opened: Opened, maps: Array, rollouts: Array, masks: Array) -> dict[str, Any]:

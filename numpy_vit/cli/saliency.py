@@ -12,7 +12,8 @@ from numpy_vit.cli.usage import UsageError, positive, usage
 
 _EXAMPLES = """examples:
   numpy-vit saliency cat.png --checkpoint vit_tiny.safetensors --out cat
-  numpy-vit saliency cat.png --checkpoint vit_tiny.safetensors --out cat --class 281 --steps 256
+  numpy-vit saliency cat.png --checkpoint vit_tiny.safetensors --out cat --class tabby --steps 256
+  numpy-vit saliency test:3 --checkpoint runs/digits-1 --out three
 """
 
 
@@ -27,7 +28,7 @@ def add(commands: Any) -> None:
         "rollout).",
         epilog=_EXAMPLES,
     )
-    parser.add_argument("image", metavar="IMAGE", help="an image file")
+    parser.add_argument("image", metavar="IMAGE", help=seen_image.IMAGE)
     seen_image.add_model(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where saliency.png and saliency.npz go")
     parser.add_argument("--class", dest="target", metavar="CLASS", help="number or name (default: the predicted one)")

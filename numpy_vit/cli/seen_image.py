@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from numpy_vit.data.eval_transform import EvalTransform
     from numpy_vit.training.opened import Opened
     from numpy_vit.tree import Array
+
+_TEST = re.compile(r"test:(\d{1,9})")
+IMAGE = "an image file, or test:N, an image of the test part that a run knows"
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,37 @@ def see(image: Image.Image, transform: EvalTransform, name: str) -> Seen:
     return Seen(pixels, heat_maps.shown(pixels, transform.mean, transform.std))
 
 
-def read(path: str, opened: Opened, transform: EvalTransform) -> Seen:
-    """Read an image file and prepare it."""
+def read(name: str, opened: Opened, transform: EvalTransform) -> Seen:
+    """Prepare an image file, or test:N, a test image of the data set that the checkpoint was trained on."""
     from numpy_vit.data.image_files import read_image
 
-    return see(read_image(path, opened.config.in_chans), transform, path)
+    if (match := _TEST.fullmatch(name)) and not Path(name).exists():
+        return _of_test(int(match[1]), opened, transform)
+    return see(read_image(name, opened.config.in_chans), transform, name)
+
+
+def _of_test(number: int, opened: Opened, transform: EvalTransform) -> Seen:
+    from numpy_vit.cli.progress import Progress, reading
+    from numpy_vit.data import load
+    from numpy_vit.data.transforms import normalise
+    from numpy_vit.errors import CheckpointError, DataError
+    from numpy_vit.views import heat_maps
+
+    spec = opened.extra.get("data")
+    if not isinstance(spec, str):
+        raise CheckpointError(f"{opened.path} does not say which data it was trained on: name an image file")
+    progress = Progress()
+    test = load(spec, opened.config.image, reading(progress)).test
+    progress.clear()
+    if number >= len(test):
+        raise DataError(f"{spec} has {len(test):,} test images: test:0 to test:{len(test) - 1}")
+    images = test.take([number]).images
+    if images.shape[1] != opened.config.in_chans:
+        raise DataError(
+            f"{spec} has images of {images.shape[1]} channels, {opened.path} takes {opened.config.in_chans}"
+        )
+    (pixels,) = normalise(images, transform.mean, transform.std)
+    return Seen(pixels, heat_maps.shown(pixels, transform.mean, transform.std))
 
 
 def make_folder(path: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image
@@ -48,6 +48,24 @@ def single(heat: Array, image: Array, name: str, title: str) -> Image.Image:
     sheet = Sheet(drawn, ["image", f"{name}, over it", f"{name}, alone"], [""], title, [""])
     heat_maps.colour_bar(sheet.canvas, 40, sheet.foot, 120, "0", most)
     return sheet.finish([[image, heat_maps.overlay(heat, image), heat_maps.raw(heat, size)]])
+
+
+def gallery(images: Sequence[Array], rows: dict[str, Sequence[Array]], words: Sequence[str], title: str) -> Image.Image:
+    """Draw several images, a column each, and below each its maps laid over it.
+
+    Parameters
+    ----------
+    images : (Y, X, 3) bytes, all of one size
+    rows : for each row's name a map (gy, gx) for each image
+    words : stands above each image
+    """
+    drawn = drawn_size(*images[0].shape[:2], _SIDE)
+    foot = ["each map from 0 (dark) to its own largest value (yellow)"]
+    sheet = Sheet(drawn, words, ["image", *rows], title, foot)
+    over = [
+        [heat_maps.overlay(heat, image) for heat, image in zip(maps, images, strict=True)] for maps in rows.values()
+    ]
+    return sheet.finish([images, *over])
 
 
 def _grid(maps: Array, size: tuple[int, int], draw: Callable[[Array], Array], title: str) -> Image.Image:

@@ -11,7 +11,7 @@ from PIL import Image
 from numpy_vit import tree
 from numpy_vit.checkpoints import own
 from numpy_vit.cli.main import main
-from numpy_vit.data.preprocessing import Preprocessing
+from numpy_vit.data import Preprocessing, load
 from numpy_vit.models import vit
 
 SIZES = {"image_size": 32, "patch_size": 8, "num_classes": 3, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -92,6 +92,7 @@ def test_shapes_bring_their_masks_and_an_untrained_model_knows_nothing(tmp_path,
     assert 0.05 < found["area"] < 0.25
     for block in found["blocks"]:
         assert block["share"] == pytest.approx(found["area"], abs=max(0.01, 4 * block["error"]))
+    assert (tmp_path / "out" / "shapes.png").is_file()
     trained = json.loads(answer(capsys, "attention", "shapes:4", *options)[1])
     assert trained["blocks"] != found["blocks"]
 
@@ -113,6 +114,20 @@ def test_saliency_sums_to_the_difference_of_the_logits(tmp_path, model, photo, c
         assert picture.width > 5 * 200
     _, text, _ = answer(capsys, "saliency", photo, *options, "--class", "Dog")
     assert "dog" in text and "residual" in text
+
+
+def test_a_test_image_of_the_runs_data_is_the_pixels_of_the_data_set(tmp_path, capsys):
+    digits = load("digits")
+    config = vit.Config(**{**SIZES, "image_size": 8, "patch_size": 2, "in_chans": 1, "num_classes": 10})
+    about = {"preprocessing": Preprocessing.of(digits.train).to_json(), "data": "digits"}
+    own.save(tmp_path / "m.safetensors", config, vit.init(config, np.random.default_rng(0)), about)
+    options = ["--checkpoint", tmp_path / "m.safetensors", "--out", tmp_path / "out"]
+    assert answer(capsys, "attention", "test:7", *options)[0] == 0
+    with np.load(tmp_path / "out" / "attention.npz") as arrays:
+        np.testing.assert_array_equal(arrays["image"][..., 0], digits.test.images[7, 0])
+    assert answer(capsys, "saliency", "test:7", *options)[0] == 0
+    status, _, err = answer(capsys, "attention", "test:359", *options)
+    assert (status, err.count("\n")) == (2, 1) and "test:0 to test:358" in err
 
 
 @pytest.mark.parametrize(
@@ -147,6 +162,7 @@ def test_what_cannot_be_looked_at_is_one_line(tmp_path, model, photo, capsys):
         (["attention", "shapes", "--checkpoint", model, *out, "--mask", photo], "leave --mask out"),
         (["attention", tmp_path / "no.png", "--checkpoint", model, *out], "no such image file"),
         (["attention", photo, "--checkpoint", tmp_path / "no", *out], "no"),
+        (["attention", "test:1", "--checkpoint", model, *out], "name an image file"),
         (["attention", photo, "--checkpoint", model, "--out", photo], "photo.png"),
         (["saliency", photo, "--checkpoint", tmp_path / "headless.safetensors", *out], "no classification head"),
         (["positions", tmp_path / "none.safetensors"], "no position table"),
