@@ -30,6 +30,7 @@ from numpy_vit.cli import (
     predict,
     pretrain,
     probe,
+    report,
     saliency,
     study,
     train,
@@ -39,8 +40,8 @@ from numpy_vit.errors import NumpyVitError
 from numpy_vit.training.allocator import keep_freed_memory
 
 COMMANDS = (
-    train, evaluate, pretrain, probe, study, data, predict, attention, saliency, positions, filters, inspect, convert,
-    compare, gradcheck, explain, bench,
+    train, evaluate, pretrain, probe, study, data, predict, attention, saliency, positions, filters, report, inspect,
+    convert, compare, gradcheck, explain, bench,
 )  # fmt: skip
 
 EXAMPLES = """examples:
@@ -49,6 +50,9 @@ EXAMPLES = """examples:
   numpy-vit pretrain --data cifar10          learn without labels, as a masked autoencoder
   numpy-vit probe runs/pretrain-1 --data cifar10
   numpy-vit eval runs/digits-1               accuracy and confusion table of a run
+  numpy-vit positions runs/digits-1          what the model learned of where its patches lie
+  numpy-vit filters model.safetensors        what its patch projection looks for
+  numpy-vit report runs/digits-1             one HTML file: curves, mistakes, where it looks
   numpy-vit study heads                      answer a question by training, with its spread
   numpy-vit data fetch cifar10               download a public data set
   numpy-vit predict cat.png --checkpoint model.safetensors

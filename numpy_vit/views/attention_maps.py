@@ -82,8 +82,11 @@ def flow(steps: Array) -> Array:
 def on_grid(seen: Array, config: Config) -> Array:
     """Lay numbers of the patches (..., N), none of them negative, on the grid (..., gy, gx), scaled to a sum of 1."""
     total = seen.sum(axis=-1, keepdims=True)
-    shares = np.divide(seen, total, out=np.full_like(seen, 1 / seen.shape[-1]), where=total > 0)  # all 0: equal shares
-    return shares.reshape(*seen.shape[:-1], *config.grid)
+    shares: Array = np.divide(
+        seen, total, out=np.full_like(seen, 1 / seen.shape[-1]), where=total > 0
+    )  # all 0: equal shares
+    laid: Array = shares.reshape(*seen.shape[:-1], *config.grid)
+    return laid
 
 
 def coverage(masks: Array, config: Config) -> Array:
@@ -100,7 +103,8 @@ def coverage(masks: Array, config: Config) -> Array:
     (gy, gx), (py, px) = config.grid, config.patch
     if masks.shape[1:] != config.image:
         raise ValueError(f"masks {masks.shape} do not fit images of {config.image}: resize them to the model's size")
-    return masks.reshape(len(masks), gy, py, gx, px).mean(axis=(2, 4))
+    covered: Array = masks.reshape(len(masks), gy, py, gx, px).mean(axis=(2, 4))
+    return covered
 
 
 def share_on(maps: Array, coverage: Array) -> Array:

@@ -43,7 +43,7 @@ def single(heat: Array, image: Array, name: str, title: str) -> Image.Image:
     title : stands above
     """
     size = image.shape[:2]
-    drawn = drawn_size(*size, _LARGE)
+    drawn = drawn_size(size, _LARGE)
     most = f"{float(heat.max()):.1%} a patch"
     sheet = Sheet(drawn, ["image", f"{name}, over it", f"{name}, alone"], [""], title, [""])
     heat_maps.colour_bar(sheet.canvas, 40, sheet.foot, 120, "0", most)
@@ -59,7 +59,7 @@ def gallery(images: Sequence[Array], rows: dict[str, Sequence[Array]], words: Se
     rows : for each row's name a map (gy, gx) for each image
     words : stands above each image
     """
-    drawn = drawn_size(*images[0].shape[:2], _SIDE)
+    drawn = drawn_size(images[0].shape[:2], _SIDE)
     foot = ["each map from 0 (dark) to its own largest value (yellow)"]
     sheet = Sheet(drawn, words, ["image", *rows], title, foot)
     over = [
@@ -73,7 +73,7 @@ def _grid(maps: Array, size: tuple[int, int], draw: Callable[[Array], Array], ti
     side = max(_LEAST, min(_SIDE, _WIDE // (H + 1)))
     tiles = np.concatenate([maps, maps.mean(axis=1, keepdims=True)], axis=1)  # (L, H + 1, gy, gx)
     sheet = Sheet(
-        drawn_size(*size, side),
+        drawn_size(size, side),
         [f"head {i}" for i in range(H)] + ["mean"],
         [f"block {i}" for i in range(L)],
         title,

@@ -26,4 +26,5 @@ def _between(values: Array, stops: str) -> Array:
     colours = np.array([list(bytes.fromhex(stop)) for stop in stops.split()])  # (stops, 3)
     places = np.linspace(0, 1, len(colours))
     channels = [np.interp(values, places, colours[:, channel]) for channel in range(3)]
-    return np.stack(channels, axis=-1).round().astype(np.uint8)
+    found: Array = np.stack(channels, axis=-1).round().astype(np.uint8)
+    return found

@@ -48,7 +48,7 @@ def picture(images: Array, words: Sequence[str], columns: int = 8, title: str = 
         raise ValueError(f"a sheet shows images (n, C, Y, X) of 1 or 3 channels, not {images.shape}")
     if len(words) != len(images) or columns < 1:
         raise ValueError(f"{len(images)} images need as many words and at least 1 column, not {len(words)}, {columns}")
-    height, width = drawn_size(*images.shape[2:], SIDE)
+    height, width = drawn_size(images.shape[2:], SIDE)
     columns = min(columns, len(images))
     across, down = max(width, SIDE) + _GAP, height + _LINE + _GAP
     top = _MARGIN + (_TITLE if title else 0)
@@ -69,4 +69,5 @@ def picture(images: Array, words: Sequence[str], columns: int = 8, title: str = 
 
 def _colours(image: Array) -> Array:
     """An image (C, Y, X), grey or in colours, as (Y, X, 3)."""
-    return np.repeat(image, 3 // len(image), axis=0).transpose(1, 2, 0)
+    made: Array = np.repeat(image, 3 // len(image), axis=0).transpose(1, 2, 0)
+    return made

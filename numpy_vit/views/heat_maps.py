@@ -38,8 +38,8 @@ def signed(heat: Array, size: tuple[int, int]) -> Array:
 def overlay(heat: Array, image: Array) -> Array:
     """Return a map (gy, gx) laid over a picture (Y, X, 3), of which the outlines remain, in grey."""
     grey = np.asarray(Image.fromarray(image).convert("L"))[..., np.newaxis]  # (Y, X, 1)
-    mixed = (1 - _SHARE) * grey + _SHARE * raw(heat, image.shape[:2])
-    return mixed.round().astype(np.uint8)
+    mixed: Array = ((1 - _SHARE) * grey + _SHARE * raw(heat, image.shape[:2])).round().astype(np.uint8)
+    return mixed
 
 
 def enlarged(colours: Array, size: tuple[int, int]) -> Array:

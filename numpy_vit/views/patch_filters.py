@@ -46,7 +46,9 @@ def colours(component: Array) -> Array:
     """
     scaled = component / (np.abs(component).max() or 1.0)
     pixels = np.rint(127.5 + 127.5 * scaled).astype(np.uint8)
-    return np.repeat(pixels[:1], 3, axis=0).transpose(1, 2, 0) if len(pixels) < 3 else pixels[:3].transpose(1, 2, 0)
+    shown = pixels[:3] if len(pixels) >= 3 else np.repeat(pixels[:1], 3, axis=0)
+    made: Array = shown.transpose(1, 2, 0)
+    return made
 
 
 def picture(components: Array, shares: Array, title: str) -> Image.Image:
@@ -57,5 +59,5 @@ def picture(components: Array, shares: Array, title: str) -> Image.Image:
     grid = [tiles[start : start + columns] for start in range(0, count, columns)]
     foot = [f"{count} components, {float(shares.sum()):.0%} of the filters' variance, the most important first"]
     names = [f"{start + 1} to {min(start + columns, count)}" for start in range(0, count, columns)]
-    sheet = Sheet(drawn_size(*tiles[0].shape[:2], _SIDE), [""] * columns, names, title, foot)
+    sheet = Sheet(drawn_size(tiles[0].shape[:2], _SIDE), [""] * columns, names, title, foot)
     return sheet.finish(grid)

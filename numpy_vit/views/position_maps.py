@@ -46,7 +46,8 @@ def similarities(rows: Array, grid: tuple[int, int]) -> Array:
     wide = rows.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     unit = np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0)
-    return (unit @ unit.T).reshape(*grid, *grid)
+    cosines: Array = (unit @ unit.T).reshape(*grid, *grid)
+    return cosines
 
 
 def picture(similarities: Array, title: str) -> Image.Image:
@@ -58,7 +59,7 @@ def picture(similarities: Array, title: str) -> Image.Image:
     """
     gy, gx = similarities.shape[:2]
     every = -(-max(gy, gx) // _MOST)
-    tile = drawn_size(gy, gx, max(_LEAST, min(_LARGEST, _WIDE // -(-gx // every))))
+    tile = drawn_size((gy, gx), max(_LEAST, min(_LARGEST, _WIDE // -(-gx // every))))
     shown = similarities[::every, ::every]
     foot = ["", f"each tile: one patch and all {gy}x{gx} patches" + (f"; every {every}th patch" if every > 1 else "")]
     sheet = Sheet(tile, [""] * shown.shape[1], [""] * shown.shape[0], title, foot)

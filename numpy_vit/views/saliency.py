@@ -120,7 +120,8 @@ def weighted_rollout(model: ModuleType, params: Params, image: Array, config: Co
     steps = [np.maximum(gradient * weight, 0).mean(axis=1) for weight, gradient in pairs]  # (1), each (1, R, R)
     identity = np.eye(steps[0].shape[-1], dtype=steps[0].dtype)
     relevance = flow(np.stack(steps, axis=1) + identity) - identity  # (2), (3)
-    return maps(relevance[:, np.newaxis, np.newaxis], config)[0, 0, 0]
+    seen: Array = maps(relevance[:, np.newaxis, np.newaxis], config)[0, 0, 0]
+    return seen
 
 
 def logits_and_gradients(

@@ -24,7 +24,7 @@ def picture(image: Array, product: Array, contributions: Array, rollout: Array, 
     """
     size = image.shape[:2]
     foot = ["", "full colour at the 99th percentile of a map's magnitudes; the rollout from 0 to its largest weight"]
-    sheet = Sheet(drawn_size(*size, _SIDE), NAMES, [""], title, foot)
+    sheet = Sheet(drawn_size(size, _SIDE), NAMES, [""], title, foot)
     heat_maps.colour_bar(sheet.canvas, 90, sheet.foot, 120, "against it", "for it", sign=True)
     by_patch = over_patches(contributions, rollout.shape)
     signed = [heat_maps.signed(values, size) for values in (product.sum(axis=0), contributions.sum(axis=0), by_patch)]

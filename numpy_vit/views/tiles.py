@@ -59,8 +59,9 @@ class Sheet:
         return sheet
 
 
-def drawn_size(height: int, width: int, side: int) -> tuple[int, int]:
+def drawn_size(size: tuple[int, ...], side: int) -> tuple[int, int]:
     """Return the size in which a picture is drawn: a whole multiple where that is at most `side`."""
+    height, width = size
     longer = max(height, width)
     if longer <= side:
         return height * (side // longer), width * (side // longer)

@@ -14,8 +14,7 @@ from numpy_vit import __version__
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = (
     "train", "eval", "pretrain", "probe", "study", "data", "predict", "attention", "saliency", "positions",
-    "filters", "inspect", "convert", "compare", "gradcheck",
-    "explain", "bench",
+    "filters", "report", "inspect", "convert", "compare", "gradcheck", "explain", "bench",
 )  # fmt: skip
 
 

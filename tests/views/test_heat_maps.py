@@ -79,5 +79,5 @@ def test_sheets_put_pictures_where_their_names_are():
     assert len(reds) == 2 * 64
     (y0, x0), (y1, x1) = reds[0], reds[-1]
     assert y1 > y0 and x1 > x0  # the diagonal
-    assert drawn_size(10, 20, 96) == (40, 80)
-    assert drawn_size(300, 150, 96) == (96, 48)
+    assert drawn_size((10, 20), 96) == (40, 80)
+    assert drawn_size((300, 150), 96) == (96, 48)

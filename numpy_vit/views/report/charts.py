@@ -1,0 +1,123 @@
+"""The curves of a run as SVG drawings in the page, in its own colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from numpy_vit.views.report.markup import escape, opening, table, tag
+from numpy_vit.views.scales import compact, drawable, extent, tick_labels, ticks
+
+_WIDTH, _HEIGHT = 460, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 46, 44  # margins, for the titles and the ticks' labels
+_DOTS = 40  # with more points, dots hide the line
+_PARTS = ("train", "test")
+
+Row = Mapping[str, Any]
+
+
+def curves(rows: Sequence[Row]) -> str:
+    """Return loss and accuracy over the epochs, and all numbers as a table to open.
+
+    Parameters
+    ----------
+    rows : one an epoch, as in metrics.jsonl; what is missing or not finite is a gap
+    """
+    xs = [_number(row.get("epoch")) or float(i + 1) for i, row in enumerate(rows)]
+    classified = any("train_accuracy" in row or "test_accuracy" in row for row in rows)
+    loss = "loss (cross-entropy, nats)" if classified else "loss (mean squared error)"
+    charts = []
+    for quantity, title, factor, most in (("loss", loss, 1.0, math.inf), ("accuracy", "accuracy (%)", 100.0, 100.0)):
+        lines = {part: [factor * value for value in _column(rows, f"{part}_{quantity}")] for part in _PARTS}
+        lines = {part: ys for part, ys in lines.items() if any(map(drawable, ys))}
+        if lines:
+            charts.append(_chart(title, xs, lines, most))
+    return tag("div", "\n".join(charts), class_="charts") + _numbers(rows)
+
+
+def _chart(title: str, xs: Sequence[float], lines: Mapping[str, Sequence[float]], most: float) -> str:
+    low, high = extent([y for ys in lines.values() for y in ys], within=(0.0, most))
+    left, right = (min(xs), max(xs)) if min(xs) < max(xs) else (min(xs) - 0.5, min(xs) + 0.5)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + across, _HEIGHT - _BOTTOM - (y - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+
+    marks = _y_axis(ticks(low, high, 5), place, left) + _x_axis(ticks(left, right, 6, whole=True), place, low)
+    drawn = [_line(part, xs, ys, place) for part, ys in lines.items()]
+    words = [_text(_LEFT, 18, title, "title"), _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, "epoch", "middle")]
+    after = _LEFT
+    for part, ys in lines.items():
+        last = next((y for y in reversed(ys) if not math.isnan(y)), math.nan)
+        words.append(_text(after, 36, f"— {part} {compact(last)}", part))
+        after += 150
+    said = "; ".join(f"{part} ends at {compact(ys[-1])}" for part, ys in lines.items())
+    label = f"{title} over {len(xs)} epochs: {said}"
+    content = "\n".join([*marks, *drawn, *words])
+    return tag("svg", content, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label, class_="chart")
+
+
+def _y_axis(values: Sequence[float], place: Any, left: float) -> list[str]:
+    parts = []
+    for value, label in zip(values, tick_labels(values), strict=True):
+        x, y = place(left, value)
+        parts.append(_path(f"M{x:.1f} {y:.1f}H{_WIDTH - _RIGHT}", "grid"))
+        parts.append(_text(x - 8, y + 4, label, "end"))
+    return parts
+
+
+def _x_axis(values: Sequence[float], place: Any, low: float) -> list[str]:
+    parts = []
+    for value, label in zip(values, tick_labels(values), strict=True):
+        x, y = place(value, low)
+        parts.append(_path(f"M{x:.1f} {y:.1f}v5", "tick"))
+        parts.append(_text(x, y + 20, label, "middle"))
+    return parts
+
+
+def _line(part: str, xs: Sequence[float], ys: Sequence[float], place: Any) -> str:
+    steps, pen_down, dots = [], False, []
+    for x, y in zip(xs, ys, strict=True):
+        if not drawable(y):
+            pen_down = False
+            continue
+        across, down = place(x, y)
+        steps.append(f"{'L' if pen_down else 'M'}{across:.1f} {down:.1f}")
+        dots.append(tag("circle", cx=f"{across:.1f}", cy=f"{down:.1f}", r=3, class_=part))
+        pen_down = True
+    return _path("".join(steps), f"line {part}") + ("".join(dots) if len(dots) <= _DOTS else "")
+
+
+def _path(steps: str, kind: str) -> str:
+    return tag("path", d=steps, class_=kind)
+
+
+def _text(x: float, y: float, words: str, kind: str) -> str:
+    return f"{opening('text', x=f'{x:.1f}', y=f'{y:.1f}', class_=kind)}{escape(words)}</text>"
+
+
+def _numbers(rows: Sequence[Row]) -> str:
+    known = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "learning_rate")
+    keys = [key for key in known if any(_number(row.get(key)) is not None for row in rows)]
+    cells = [
+        [compact(_number(row.get("epoch")) or i + 1), *(_cell(_number(row.get(key))) for key in keys)]
+        for i, row in enumerate(rows)
+    ]
+    header = ["epoch", *(key.replace("_", " ") for key in keys)]
+    listed = table("Every epoch", header, cells, numbers=range(len(header)))
+    return tag("details", tag("summary", "The numbers") + listed)
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else compact(value)
+
+
+def _column(rows: Sequence[Row], key: str) -> list[float]:
+    numbers = [_number(row.get(key)) for row in rows]
+    return [math.nan if number is None else number for number in numbers]
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, Real) else None
