@@ -23,10 +23,10 @@ _EXAMPLES = """examples:
 _OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--epochs": ("epochs", int, "passes over the training images"),
     "--batch-size": ("batch_size", int, "images a step; it is computed in shards, so memory does not depend on it"),
-    "--optimizer": ("optimizer", str, "adamw, adam or sgd"),
+    "--optimizer": ("optimizer", str, "adamw, adam, sgd or muon"),
     "--lr": ("lr", float, "learning rate after warm-up"),
     "--weight-decay": ("weight_decay", float, "of matrices; biases, norms, tokens and positions are not decayed"),
-    "--momentum": ("momentum", float, "of sgd"),
+    "--momentum": ("momentum", float, "of sgd and muon"),
     "--beta1": ("beta1", float, "of adam and adamw"),
     "--beta2": ("beta2", float, "of adam and adamw"),
     "--schedule": ("schedule", str, "cosine, linear or constant, after the warm-up"),

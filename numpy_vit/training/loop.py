@@ -14,7 +14,7 @@ import numpy as np
 from numpy_vit import tree
 from numpy_vit.data import epoch_batches
 from numpy_vit.data.batches import repeated_batches
-from numpy_vit.training import clip, ema, groups, schedules
+from numpy_vit.training import clip, ema, groups, muon, schedules
 from numpy_vit.training.ahead import ahead
 from numpy_vit.training.finite import NotFiniteError
 from numpy_vit.training.freezing import frozen_names, training_form
@@ -173,7 +173,7 @@ class _Step:
             raise NotFiniteError(_explain(task, state, step, found.loss, batch))
         groups.apply(
             OPTIMIZERS[recipe.optimizer].update, state.flat[: self.stop], buffer, state.optimizer, self.groups, rate,
-            workers=task.workers, **recipe.hyper,
+            workers=task.workers, update_matrix=recipe.update_matrix, **recipe.hyper,
         )  # fmt: skip
         if state.average is not None and recipe.ema is not None:
             ema.update(state.average, state.flat, ema.decay_at(step, recipe.ema))
@@ -224,4 +224,5 @@ def _groups(task: Task, params: Params) -> tuple[list[str], list[groups.Group]]:
     recipe = task.recipe
     depth = None if recipe.layer_decay is None else task.config.depth
     frozen = frozen_names(tree.flatten(params), recipe.freeze)
-    return groups.parameter_groups(params, recipe.weight_decay, recipe.layer_decay, depth, frozen)
+    whole = muon.takes if recipe.update_matrix else groups.nothing
+    return groups.parameter_groups(params, recipe.weight_decay, recipe.layer_decay, depth, frozen, whole)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from numpy_vit.data.augment import Augmentation
 from numpy_vit.data.transforms import PAD_MODES, PadMode
-from numpy_vit.training import adam, adamw, schedules, sgd
+from numpy_vit.training import adam, adamw, muon, schedules, sgd
 from numpy_vit.training.distillation import KINDS as DISTILLATIONS
 
-OPTIMIZERS: dict[str, ModuleType] = {"adamw": adamw, "adam": adam, "sgd": sgd}
+OPTIMIZERS: dict[str, ModuleType] = {"adamw": adamw, "adam": adam, "sgd": sgd, "muon": muon}
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,11 @@ class Recipe:
     Parameters
     ----------
     epochs, batch_size : passes over the training part; images a step
-    optimizer : "adamw", "adam" or "sgd"
+    optimizer : "adamw", "adam", "sgd" or "muon", which steps the blocks' matrices as wholes and the rest by AdamW
     lr, weight_decay : the rate after warm-up; 1-D arrays, tokens and positions are not decayed
     beta1, beta2 : of Adam and AdamW
-    momentum, nesterov : of SGD
+    momentum : of SGD and Muon
+    nesterov : of SGD; Muon always looks ahead
     schedule, warmup_epochs : "cosine", "linear" or "constant" after a linear warm-up
     layer_decay : each layer's rate is the next one's times this; None for one rate
     clip : largest global norm of the gradient; None for no clipping
@@ -131,6 +134,11 @@ class Recipe:
     def patch_drop_in(self, epoch: int) -> float:
         """Return the share of the patches that is dropped in an epoch; epoch 0 is the first."""
         return self.patch_drop if epoch < self.patch_drop_until * self.epochs else 0.0
+
+    @property
+    def update_matrix(self) -> Callable[..., None] | None:
+        """The optimizer's step of a whole matrix, where it has one: see groups.apply."""
+        return partial(muon.update_matrix, momentum=self.momentum) if self.optimizer == "muon" else None
 
     @property
     def hyper(self) -> dict[str, Any]:

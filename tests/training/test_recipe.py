@@ -14,7 +14,7 @@ from numpy_vit.training.recipe import Recipe
     [
         ({"epochs": 0}, "epochs has to be at least 1, not 0"),
         ({"batch_size": 0}, "batch_size has to be at least 1"),
-        ({"optimizer": "lion"}, "optimizer has to be one of adamw, adam, sgd, not 'lion'"),
+        ({"optimizer": "lion"}, "optimizer has to be one of adamw, adam, sgd, muon, not 'lion'"),
         ({"schedule": "step"}, "schedule has to be one of cosine, linear, constant"),
         ({"lr": -1.0}, "lr has to be positive"),
         ({"lr": float("nan")}, "lr has to be positive"),
