@@ -22,6 +22,7 @@ from numpy_vit.cli import (
     convert,
     data,
     evaluate,
+    exercise,
     explain,
     filters,
     gradcheck,
@@ -41,7 +42,7 @@ from numpy_vit.training.allocator import keep_freed_memory
 
 COMMANDS = (
     train, evaluate, pretrain, probe, study, data, predict, attention, saliency, positions, filters, report, inspect,
-    convert, compare, gradcheck, explain, bench,
+    convert, compare, gradcheck, explain, exercise, bench,
 )  # fmt: skip
 
 EXAMPLES = """examples:
@@ -63,6 +64,7 @@ EXAMPLES = """examples:
   numpy-vit compare model.safetensors --reference reference.safetensors
   numpy-vit gradcheck                        check every hand-derived gradient
   numpy-vit explain layernorm                a derivation, its code, and numbers
+  numpy-vit exercise layernorm               write a backward yourself, and have it judged
   numpy-vit bench tiny-step                  a step's speed, and where its time goes
 """
 

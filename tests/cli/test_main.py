@@ -14,7 +14,8 @@ from numpy_vit import __version__
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 COMMANDS = (
     "train", "eval", "pretrain", "probe", "study", "data", "predict", "attention", "saliency", "positions",
-    "filters", "report", "inspect", "convert", "compare", "gradcheck", "explain", "bench",
+    "filters", "report", "inspect", "convert", "compare", "gradcheck", "explain",
+    "exercise", "bench",
 )  # fmt: skip
 
 

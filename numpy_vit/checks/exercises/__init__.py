@@ -1,0 +1,1 @@
+"""Exercises: write a layer's backward yourself, and be told which gradient is wrong, how, and where to look."""

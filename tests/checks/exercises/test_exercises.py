@@ -1,0 +1,253 @@
+"""Exercises: their sheets give nothing away, our own backwards are right, and typical wrong ones get the right hint."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from numpy_vit import tree
+from numpy_vit.checks import catalogue
+from numpy_vit.checks.exercises import steps, tasks
+from numpy_vit.checks.exercises.judging import Verdict, judge
+from numpy_vit.checks.exercises.mistakes import MISTAKES, with_mistake
+from numpy_vit.checks.exercises.sheet import sheet
+
+NAMES = tasks.names()
+SLOW = {"block", "post_norm_block", "readout_block", "encoder", "attention"}  # a second or more a verdict
+
+
+def quick(names):
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+def source_of(node, source):
+    return "\n".join(source.splitlines()[node.lineno - 1 : node.end_lineno])
+
+
+def solved(name):
+    """The sheet with our own backward in it, and with what only that backward uses."""
+    module = ModuleType("solution")
+    exec(compile(sheet(name), f"{name} sheet", "exec"), module.__dict__)
+    source = inspect.getsource(catalogue.module(name))
+    for node in ast.parse(source).body:
+        names = [getattr(node, "name", ""), *(getattr(target, "id", "") for target in getattr(node, "targets", []))]
+        if isinstance(node, ast.FunctionDef | ast.Assign) and (
+            "backward" in names or not any(one in module.__dict__ for one in names if one)
+        ):
+            exec(compile(source_of(node, source), f"{name} solution", "exec"), module.__dict__)
+    return module
+
+
+def changed(name, change):
+    """Our layer with a backward whose answer is changed afterwards."""
+    ours, module = catalogue.module(name), ModuleType("changed")
+
+    def backward(*arguments, **options):
+        return change(ours.backward(*arguments, **options))
+
+    module.forward, module.backward = ours.forward, backward
+    return module
+
+
+def body(function):
+    """The lines of a function that say something."""
+    node = ast.parse(inspect.getsource(function)).body[0]
+    lines = inspect.getsource(function).splitlines()[node.body[1].lineno - 1 :]
+    return {line.split("#")[0].strip() for line in lines if len(line.split("#")[0].strip()) > 12}
+
+
+def test_every_layer_is_an_exercise_and_no_model():
+    assert list(tasks.STEPS) == NAMES == [name for name in catalogue.names() if name not in ("vit", "deit", "mae")]
+    with pytest.raises(ValueError, match="unknown exercise 'vit'"):
+        tasks.check("vit")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sheet_is_python_and_gives_nothing_away(name):
+    text = sheet(name)
+    module = ModuleType("sheet")
+    exec(compile(text, "sheet", "exec"), module.__dict__)
+    assert max(map(len, text.splitlines())) <= 120
+    ours = catalogue.module(name)
+    shared = body(ours.forward) | {line for line in body(ours.backward) if " = cache" in line}
+    answers = {line for line in body(ours.backward) - shared if line not in text.split("def backward")[0]}
+    assert not [line for line in answers if line in text.split("def backward")[1]]
+    for step in steps.steps(ours).values():
+        assert step.split("⇒")[-1].strip() not in text
+    with pytest.raises(NotImplementedError):
+        module.backward(None, None)
+    for key, leaf in tree.flatten(catalogue.cases(name)[0].params or {}).items():
+        assert f"params.{key} {np.shape(leaf)}" in text
+
+
+@pytest.mark.parametrize("name", quick(NAMES))
+def test_our_own_backward_solves_the_sheet(name):
+    verdict = judge(name, solved(name))
+    assert (verdict.status, verdict.text) == ("right", "")
+    assert verdict.gradients >= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_gradient_has_steps_that_the_derivation_has(name):
+    derivation = steps.steps(catalogue.module(name))
+    assert list(derivation) == list(range(1, len(derivation) + 1))
+    assert all(step in derivation for wanted in tasks.STEPS[name].values() for step in wanted)
+    for case in catalogue.cases(name):
+        inputs = {"x": case.x} if isinstance(case.x, np.ndarray) else {"x": dict(enumerate(case.x))}
+        for key in tree.flatten({**inputs, "params": case.params or {}}):
+            assert tasks.first_wrong(name, [key])[0] == key
+            begins = [begin for begin in tasks.STEPS[name] if key == begin or key.startswith(begin + ".")]
+            assert begins, f"{name}: {key} has no step"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "old", "new"),
+    [
+        pytest.param(*row, id=f"{row[0]}: {row[1]}", marks=[pytest.mark.slow] if row[0] in SLOW else [])
+        for row in MISTAKES
+    ],
+)
+def test_a_typical_mistake_is_recognised(name, what, old, new):
+    verdict = judge(name, with_mistake(name, (old, new)))
+    assert verdict.status == "wrong"
+    assert verdict.text.startswith(f"a known mistake: {what}\n")
+    assert verdict.wrong and verdict.steps
+
+
+def test_every_exercise_has_typical_mistakes():
+    assert all(sum(name == row[0] for row in MISTAKES) >= 2 for name in NAMES)
+
+
+def first(answer):
+    return answer[0] if isinstance(answer, tuple) else answer
+
+
+@pytest.mark.parametrize("name", quick(name for name in NAMES if catalogue.cases(name)[0].params is None))
+def test_mistakes_that_no_table_knows_without_parameters(name):
+    """A factor, the sign, nothing at all: by gradcheck's words, for the input's gradient."""
+
+    def scaled(factor):
+        return lambda answer: tree.map(lambda leaf: None if leaf is None else factor * leaf, answer)
+
+    for factor, words in ((0.5, "2 times too small"), (-1.0, "sign"), (3.0, "3 times too large")):
+        verdict = judge(name, changed(name, scaled(factor)))
+        assert verdict.status == "wrong"
+        assert verdict.wrong[0].split(".")[0] == "x"
+        assert words in verdict.text
+        assert verdict.steps == tasks.first_wrong(name, list(verdict.wrong))[1]
+
+
+@pytest.mark.parametrize("name", quick(name for name in NAMES if catalogue.cases(name)[0].params is not None))
+def test_mistakes_that_no_table_knows_with_parameters(name):
+    """One parameter's gradient doubled or of the wrong sign: it alone is named, with its step."""
+    keys = list(tree.flatten(catalogue.cases(name)[0].params))
+    key = keys[-1] if name not in SLOW else keys[0]
+
+    def spoiled(factor):
+        def change(answer):
+            *others, grads = answer
+            flat = dict(tree.flatten(grads))
+            flat[key] = factor * flat[key]
+            return (*others, tree.unflatten(flat))
+
+        return change
+
+    for factor, words in ((2.0, "2 times too large"), (-1.0, "sign")):
+        verdict = judge(name, changed(name, spoiled(factor)))
+        assert verdict.status == "wrong"
+        assert verdict.wrong == (f"params.{key}",)
+        assert words in verdict.text
+        assert verdict.steps == tasks.first_wrong(name, [f"params.{key}"])[1]
+
+
+def test_shapes_forms_and_errors():
+    def module(backward, forward=None):
+        made = ModuleType("learner")
+        made.forward, made.backward = forward or catalogue.module("linear").forward, backward
+        return made
+
+    ours = catalogue.module("linear").backward
+
+    def transposed(dy, cache):
+        dx, grads = ours(dy, cache)
+        return dx, {**grads, "weight": grads["weight"].T}
+
+    assert "transposed" in judge("linear", module(transposed)).text
+    assert judge("linear", module(lambda dy, cache: (ours(dy, cache)[0], {}))).wrong[:1] == ("params.bias",)
+    assert judge("linear", module(lambda dy, cache: ours(dy, cache)[0])).status in ("wrong", "broken")
+
+    def summed(dy, cache):
+        dx, grads = ours(dy[:1], cache) if dy.ndim < 3 else ours(dy, cache)
+        return dx, {**grads, "bias": dy.reshape(-1, dy.shape[-1])[0]}
+
+    assert judge("linear", module(summed)).wrong == ("params.bias",)
+
+    def writes(dy, cache):
+        answer = ours(dy, cache)
+        dy *= 2
+        return answer
+
+    assert judge("linear", module(writes)).status in ("wrong", "broken")
+
+    def empty(dy, cache):
+        raise NotImplementedError("your turn")
+
+    assert judge("linear", module(empty)).status == "empty"
+
+    def fails(dy, cache):
+        return dy @ np.zeros((3, 3, 3, 3))[9]
+
+    assert "IndexError" in judge("linear", module(fails)).text
+
+    def other(params, x):
+        y, cache = catalogue.module("linear").forward(params, x)
+        return 2 * y, cache
+
+    assert judge("linear", module(ours, other)).text.startswith("forward gives other numbers")
+    assert judge("linear", ModuleType("nothing")).text.startswith("the file has no function forward")
+
+
+def test_another_cache_is_welcome():
+    made = ModuleType("learner")
+    ours = catalogue.module("tanh")
+
+    def forward(x):
+        y, _ = ours.forward(x)
+        return y, x
+
+    made.forward, made.backward = forward, lambda dy, x: dy / np.cosh(x) ** 2
+    assert judge("tanh", made).status == "right"
+
+
+def test_hints_say_one_thing_more_each_and_never_all_at_once():
+    layer = catalogue.module("layernorm")
+    derivation = steps.steps(layer)
+    assert list(derivation) == [1, 2, 3, 4, 5]
+    told = steps.hints(layer, (5,))
+    assert told[0] == f"step (5): {derivation[5]}"
+    assert [text.split(":")[0] for text in told] == ["step (5)", "step (4)", "step (3)", "step (2)", "step (1)"]
+    first_hint, second = steps.hints(layer, (1,))
+    assert first_hint == "step (1) starts from: y_i = w_i x̂_i + b_i"
+    assert second.startswith("step (1): y_i = w_i x̂_i + b_i") and "dw_i" in second
+    for name in NAMES:
+        layer = catalogue.module(name)
+        code = body(layer.backward)
+        for wanted in tasks.STEPS[name].values():
+            told = steps.hints(layer, wanted)
+            assert told and len(set(told)) == len(told)
+            assert not any(line in text for line in code for text in told)
+
+
+def test_steps_of_several_lines_are_joined():
+    derivation = steps.steps(catalogue.module("mask_tokens"))
+    assert derivation[4].endswith("its gradient is the sum of dz_bi over b and i >= K")
+    assert derivation[5] == "a prefix token stays where it is   ⇒  its dx is its dy"
+
+
+def test_a_verdict_survives_json():
+    verdict = Verdict("linear", "wrong", "words", "example", 2, ("params.bias",), (4,))
+    assert Verdict.from_json(verdict.to_json()) == verdict

@@ -1,0 +1,129 @@
+"""numpy-vit exercise: writing, judging, hints, and files that do anything but what they should."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+
+import pytest
+
+from numpy_vit.checks import catalogue
+from numpy_vit.cli.main import main
+
+
+def answer(capsys, *arguments):
+    status = main(["exercise", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.fixture
+def sheet(tmp_path, capsys):
+    path = tmp_path / "work.py"
+    assert answer(capsys, "layer_scale", "--out", path)[0] == 0
+    return path
+
+
+RIGHT = """
+def backward(dy, cache):
+    params, x = cache
+    D = dy.shape[-1]
+    return dy * params["gamma"], {"gamma": (dy * x).reshape(-1, D).sum(axis=0)}
+"""
+
+
+def write(sheet, backward, head=""):
+    text = sheet.read_text("utf-8")
+    sheet.write_text(head + text[: text.index("def backward")] + backward, "utf-8")
+
+
+def test_the_list_names_every_exercise(capsys):
+    status, out, _ = answer(capsys)
+    assert status == 0
+    assert out.splitlines()[0].startswith("linear ")
+    assert any(line.split()[:3] == ["layernorm", "5", "steps"] for line in out.splitlines())
+
+
+def test_from_the_empty_sheet_to_the_solution(tmp_path, sheet, capsys):
+    status, out, err = answer(capsys, "layer_scale", "--check", sheet)
+    assert (status, err) == (1, "")
+    assert "still to be written" in out and "step (1)" in out and "--hint 1" in out
+    cache = inspect.getsource(catalogue.module("layer_scale").backward)
+    assert " = cache" in cache
+    write(sheet, RIGHT)
+    status, out, err = answer(capsys, "layer_scale", "--check", sheet)
+    assert (status, out, err) == (0, "layer_scale: right, in all of the 2 gradients of its examples\n", "")
+
+
+def test_a_wrong_gradient_with_one_hint_after_the_other(sheet, capsys):
+    write(sheet, RIGHT.replace(".sum(axis=0)", ".mean(axis=0)"))
+    status, out, _ = answer(capsys, "layer_scale", "--check", sheet)
+    assert status == 1
+    assert "params.gamma is" in out and "too small" in out
+    assert "look at step (2) of the derivation; --hint 1 says more" in out
+    hint = next(
+        line
+        for line in answer(capsys, "layer_scale", "--check", sheet, "--hint", "1")[1].splitlines()
+        if "hint 1" in line
+    )
+    assert hint == "hint 1: step (2): dγ_i = Σ_n dy_ni x_ni"
+    status, out, _ = answer(capsys, "layer_scale", "--check", sheet, "--hint", "9")
+    assert "hint 2: step (1)" in out and "no more hints: numpy-vit explain layer_scale" in out
+    found = json.loads(answer(capsys, "layer_scale", "--check", sheet, "--json")[1])
+    assert (found["status"], found["wrong"], found["steps"]) == ("wrong", ["params.gamma"], [2])
+
+
+def test_it_never_overwrites(sheet, capsys):
+    before = sheet.read_bytes()
+    status, _, err = answer(capsys, "layer_scale", "--out", sheet)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--out" in err and sheet.read_bytes() == before
+
+
+HOSTILE = [
+    ("while True: pass", [], "does not end within 3 seconds"),
+    ("import os; os._exit(0)", [], "ended with status 0 before it was judged"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", [], "SIGSEGV"),
+    ("import sys; sys.exit(0)", [], "SystemExit"),
+    ("def broken(:", [], "line 1"),
+    ("x = 1 / 0", [], "fails in line 1: ZeroDivisionError"),
+    ("import numpy; numpy.ones(10**12)", [], "MemoryError"),
+    ("def f(): f()\nf()", [], "RecursionError"),
+    ("import json; print(json.dumps({'exercise': 'layer_scale', 'status': 'right'}))", [1], "still to be written"),
+]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and memory limits are POSIX's")
+@pytest.mark.parametrize(("head", "statuses", "words"), HOSTILE, ids=[row[2] for row in HOSTILE])
+def test_a_file_can_do_what_it_likes(sheet, capsys, head, statuses, words):
+    sheet.write_text(f"{head}\n" + sheet.read_text("utf-8").replace("from __future__ import annotations", ""), "utf-8")
+    limit = "3" if "while" in head else "60"
+    status, out, _ = answer(capsys, "layer_scale", "--check", sheet, "--time-limit", limit)
+    assert status in (statuses or [2])
+    assert words in out and "Traceback" not in out
+    assert len(out.splitlines()) <= 2
+
+
+def test_what_it_prints_comes_on_stderr(sheet, capsys):
+    write(sheet, RIGHT.replace("    D =", "    print('looking at', dy.shape)\n    D ="))
+    status, out, err = answer(capsys, "layer_scale", "--check", sheet)
+    assert status == 0 and out.startswith("layer_scale: right")
+    assert "looking at (" in err and len(err) < 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["vit"], "unknown exercise 'vit'"),
+        (["linear", "--check", "nowhere.py"], "no such file"),
+        (["linear", "--hint", "1"], "--check"),
+        (["--check", "nowhere.py"], "name the exercise"),
+        (["linear", "--check", "a.py", "--out", "b.py"], "choose one"),
+        (["linear", "--out", "/nowhere/at/all.py"], "no folder"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(capsys, arguments, words):
+    status, out, err = answer(capsys, *arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert words in err
