@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ from numpy_vit.cli.progress import Progress
 from numpy_vit.cli.usage import UsageError, usage
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from numpy_vit.data.eval_transform import EvalTransform
     from numpy_vit.training.opened import Opened
-    from numpy_vit.tree import Array, Params
+    from numpy_vit.tree import Array
 
 _EXAMPLES = """examples:
   numpy-vit attention cat.png --checkpoint vit_tiny.safetensors --out cat
@@ -49,6 +52,15 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run, one_blas_thread=False)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """Images as the model takes them (B, C, Y, X), their names, and masks (B, Y, X) in 0 … 1 where they are known."""
+
+    images: Array
+    names: list[str]
+    masks: Array | None
+
+
 def run(args: argparse.Namespace) -> int:
     """Draw, measure and print."""
     import numpy as np
@@ -57,50 +69,54 @@ def run(args: argparse.Namespace) -> int:
     if shapes and args.mask:
         raise UsageError("shapes bring their own masks: leave --mask out")
     opened, transform = seen_image.open_for(args)
-    params = opened.params
     if args.untrained:
-        params = opened.model.init(opened.config, np.random.default_rng(args.seed))
-    names: list[str] = []
-    if shapes:
-        images, masks, names = _shapes(opened, transform, int(shapes[1] or _SHAPES))
-    else:
-        images, masks = _file(args, opened, transform)
+        opened = replace(opened, params=opened.model.init(opened.config, np.random.default_rng(args.seed)))
+    seen = _shapes(opened, transform, int(shapes[1] or _SHAPES)) if shapes else _named(args, opened, transform)
     folder = seen_image.make_folder(args.out)
-    maps, rollouts = _look(opened, params, images)
-    files = _write(folder, opened, transform, params, images[0], maps[0], rollouts[0], args)
-    if shapes:
-        files.append(_write_gallery(folder, opened, transform, images, names, maps, rollouts))
-    found: dict[str, Any] = {"image": args.image, "checkpoint": str(opened.path), "images": len(images)}
-    found |= {"shown": _reader(opened), "untrained": args.untrained, "files": files}
-    if masks is not None:
-        found |= _shares(opened, maps, rollouts, masks)
+    maps, rollouts = _look(opened, seen.images)
+    untrained = ", untrained" if args.untrained else ""
+    title = f"{_whose(opened)}: {Path(args.image).name}, {opened.path.name}{untrained}"
+    shown = _shown(seen.images[:_SHOWN], transform)
+    pictures = _pictures(shown, maps, rollouts, title) | (
+        _gallery(shown, seen, maps, rollouts, title) if shapes else {}
+    )
+    for name, picture in pictures.items():
+        seen_image.write_picture(folder / name, picture)
+    _write_arrays(folder / "attention.npz", opened, seen.images[:1], maps[0], rollouts[0], shown[0])
+    found: dict[str, Any] = {"image": args.image, "checkpoint": str(opened.path), "images": len(seen.images)}
+    found |= {"shown": _whose(opened), "untrained": args.untrained}
+    found["files"] = [str(folder / name) for name in (*pictures, "attention.npz")]
+    if seen.masks is not None:
+        found |= _shares(opened, maps, rollouts, seen.masks)
     seen_image.on_lines(found, _as_text, args.json)
     return 0
 
 
-def _reader(opened: Opened) -> str:
+def _whose(opened: Opened) -> str:
     from numpy_vit.views import attention_maps
 
-    return attention_maps.reader(opened.config)
+    by_token = attention_maps.reader(opened.config) == "class token"
+    return "the class token's attention" if by_token else "the attention that patches receive"
 
 
-def _shapes(opened: Opened, transform: EvalTransform, count: int) -> tuple[Array, Array | None, list[str]]:
-    """Generated images that no run was trained on, as the model takes them, their masks (B, Y, X) and their names."""
+def _shapes(opened: Opened, transform: EvalTransform, count: int) -> _Seen:
+    """Generated images that no run was trained on: drawn in the model's size, so that nothing is cropped."""
     import numpy as np
     from PIL import Image
 
     from numpy_vit.data.image_files import MODES
     from numpy_vit.data.shapes import CLASS_NAMES, TEST, make
+    from numpy_vit.data.transforms import normalise
 
     made = [make(TEST + i, opened.config.image) for i in range(count)]
     mode = MODES[opened.config.in_chans]
-    pictures = [Image.fromarray(image.transpose(1, 2, 0)).convert(mode) for image, _, _ in made]
-    seen = [seen_image.see(picture, transform, "shapes") for picture in pictures]
+    pictures = [np.asarray(Image.fromarray(image.transpose(1, 2, 0)).convert(mode)) for image, _, _ in made]
+    pixels = np.stack([picture.reshape(*opened.config.image, -1).transpose(2, 0, 1) for picture in pictures])
     masks = np.stack([mask for _, _, mask in made]).astype(np.float64)
-    return np.stack([one.pixels for one in seen]), masks, [CLASS_NAMES[label] for _, label, _ in made]
+    return _Seen(normalise(pixels, transform.mean, transform.std), [CLASS_NAMES[label] for _, label, _ in made], masks)
 
 
-def _file(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -> tuple[Array, Array | None]:
+def _named(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -> _Seen:
     """The image that was named, and the mask that was given with it, cut to what the model sees of the image."""
     import numpy as np
 
@@ -109,17 +125,17 @@ def _file(args: argparse.Namespace, opened: Opened, transform: EvalTransform) ->
 
     images = seen_image.read(args.image, opened, transform).pixels[np.newaxis]
     if args.mask is None:
-        return images, None
+        return _Seen(images, [args.image], None)
     image, mask = read_image(args.image), read_image(args.mask, 1)
     if mask.size != image.size:
         raise DataError(
             f"{args.mask} has {mask.width}x{mask.height} pixels, {args.image} {image.width}x{image.height}: "
             "draw the mask over the whole image"
         )
-    return images, np.asarray(transform.crop(mask), np.float64)[np.newaxis] / 255
+    return _Seen(images, [args.image], np.asarray(transform.crop(mask), np.float64)[np.newaxis] / 255)
 
 
-def _look(opened: Opened, params: Params, images: Array) -> tuple[Array, Array]:
+def _look(opened: Opened, images: Array) -> tuple[Array, Array]:
     """The maps (B, L, H, gy, gx) and rollouts (B, gy, gx) of all images, a few at a time."""
     import numpy as np
 
@@ -127,10 +143,9 @@ def _look(opened: Opened, params: Params, images: Array) -> tuple[Array, Array]:
 
     progress, maps, rollouts = Progress(), [], []
     for start in range(0, len(images), _AT_ONCE):
+        part = images[start : start + _AT_ONCE]
         with usage():
-            weights = attention_maps.weights(
-                opened.model, params, images[start : start + _AT_ONCE], opened.config
-            )  # (B, L, H, R, R)
+            weights = attention_maps.weights(opened.model, opened.params, part, opened.config)  # (B, L, H, R, R)
         maps.append(attention_maps.maps(weights, opened.config))
         rollouts.append(attention_maps.rollout(weights, opened.config))
         progress.line(f"attention of {start + len(weights):,} of {len(images):,} images")
@@ -138,49 +153,37 @@ def _look(opened: Opened, params: Params, images: Array) -> tuple[Array, Array]:
     return np.concatenate(maps), np.concatenate(rollouts)
 
 
-def _write(
-    folder: Path, opened: Opened, transform: EvalTransform, params: Params, image: Array, maps: Array, rollout: Array,
-    args: argparse.Namespace,
-) -> list[str]:  # fmt: skip
-    """Write the pictures of one image, and the numbers behind them."""
-    from numpy_vit.views import attention_maps, attention_picture, heat_maps
+def _shown(images: Array, transform: EvalTransform) -> list[Array]:
+    from numpy_vit.views import heat_maps
 
-    shown = heat_maps.shown(image, transform.mean, transform.std)
-    whose = "the class token's attention" if _reader(opened) == "class token" else "attention that each patch receives"
-    what = f"{whose}: {Path(args.image).name}, {opened.path.name}{', untrained' if args.untrained else ''}"
-    pictures = {
-        "attention.png": attention_picture.heads_over_image(maps, shown, what),
-        "attention_raw.png": attention_picture.heads_alone(maps, shown.shape[:2], what),
-        "rollout.png": attention_picture.single(rollout, shown, "attention rollout", what),
+    return [heat_maps.shown(image, transform.mean, transform.std) for image in images]
+
+
+def _pictures(shown: list[Array], maps: Array, rollouts: Array, title: str) -> dict[str, Image]:
+    """The pictures of the first image, by the names of their files."""
+    from numpy_vit.views import attention_picture
+
+    return {
+        "attention.png": attention_picture.heads_over_image(maps[0], shown[0], title),
+        "attention_raw.png": attention_picture.heads_alone(maps[0], shown[0].shape[:2], title),
+        "rollout.png": attention_picture.single(rollouts[0], shown[0], "attention rollout", title),
     }
-    for name, picture in pictures.items():
-        seen_image.write_picture(folder / name, picture)
-    (weights,) = attention_maps.weights(opened.model, params, image[None], opened.config)
-    seen_image.write_arrays(folder / "attention.npz", weights=weights, maps=maps, rollout=rollout, image=shown)
-    return [str(folder / name) for name in (*pictures, "attention.npz")]
 
 
-def _write_gallery(
-    folder: Path,
-    opened: Opened,
-    transform: EvalTransform,
-    images: Array,
-    names: list[str],
-    maps: Array,
-    rollouts: Array,
-) -> str:
-    """Write the picture of the first few images with the last block's attention and the rollout."""
-    from numpy_vit.views import attention_picture, heat_maps
+def _gallery(shown: list[Array], seen: _Seen, maps: Array, rollouts: Array, title: str) -> dict[str, Image]:
+    """The picture of the first few images with the last block's attention and the rollout."""
+    from numpy_vit.views import attention_picture
 
-    several = slice(0, _SHOWN)
-    picture = attention_picture.gallery(
-        [heat_maps.shown(image, transform.mean, transform.std) for image in images[several]],
-        {"last block": list(maps[several, -1].mean(axis=1)), "rollout": list(rollouts[several])},
-        names[several],
-        f"where the model looks: {opened.path.parent.name or opened.path.name}",
-    )
-    seen_image.write_picture(folder / "shapes.png", picture)
-    return str(folder / "shapes.png")
+    several = slice(0, len(shown))
+    rows = {"last block": list(maps[several, -1].mean(axis=1)), "rollout": list(rollouts[several])}
+    return {"shapes.png": attention_picture.gallery(shown, rows, seen.names[several], title)}
+
+
+def _write_arrays(path: Path, opened: Opened, images: Array, maps: Array, rollout: Array, shown: Array) -> None:
+    from numpy_vit.views import attention_maps
+
+    (weights,) = attention_maps.weights(opened.model, opened.params, images, opened.config)
+    seen_image.write_arrays(path, weights=weights, maps=maps, rollout=rollout, image=shown)
 
 
 def _shares(opened: Opened, maps: Array, rollouts: Array, masks: Array) -> dict[str, Any]:
@@ -215,10 +218,8 @@ def _as_text(found: dict[str, Any]) -> str:
     lines = []
     if "area" in found:
         of = "the object" if found["images"] == 1 else f"the objects of {found['images']:,} images"
-        by_token = found["shown"] == "class token"
-        shown = "the class token's attention" if by_token else "the attention that patches receive"
         lines += [
-            f"{of}: {found['area']:.1%} of the area; of {shown}{', untrained,' if found['untrained'] else ''}",
+            f"{of}: {found['area']:.1%} of the area; of {found['shown']}{', untrained,' if found['untrained'] else ''}",
             f"  rollout  {_share(found['rollout'], found['rollout_error'], found['area'])}",
         ]
         for i, block in enumerate(found["blocks"]):

@@ -127,15 +127,6 @@ def share_on(maps: Array, coverage: Array) -> Array:
     return shares
 
 
-def over_images(model: ModuleType, params: Params, images: Array, config: Config, at_once: int = 8) -> Array:
-    """Return the maps (B, L, H, gy, gx) of many images, a few at a time, so that memory stays small."""
-    parts = [
-        maps(weights(model, params, images[start : start + at_once], config), config)
-        for start in range(0, len(images), at_once)
-    ]
-    return np.concatenate(parts)
-
-
 def _demand_blocks(config: Config) -> None:
     if not config.depth:
         raise ValueError("a model of 0 blocks has no attention to look at: choose one of depth 1 or more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from PIL import Image
@@ -50,7 +50,9 @@ def single(heat: Array, image: Array, name: str, title: str) -> Image.Image:
     return sheet.finish([[image, heat_maps.overlay(heat, image), heat_maps.raw(heat, size)]])
 
 
-def gallery(images: Sequence[Array], rows: dict[str, Sequence[Array]], words: Sequence[str], title: str) -> Image.Image:
+def gallery(
+    images: Sequence[Array], rows: Mapping[str, Sequence[Array]], words: Sequence[str], title: str
+) -> Image.Image:
     """Draw several images, a column each, and below each its maps laid over it.
 
     Parameters

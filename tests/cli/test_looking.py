@@ -11,7 +11,7 @@ from PIL import Image
 from numpy_vit import tree
 from numpy_vit.checkpoints import own
 from numpy_vit.cli.main import main
-from numpy_vit.data import Preprocessing, load
+from numpy_vit.data import Preprocessing, load, shapes
 from numpy_vit.models import vit
 
 SIZES = {"image_size": 32, "patch_size": 8, "num_classes": 3, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -72,7 +72,7 @@ def test_the_share_on_a_mask(tmp_path, model, photo, capsys):
     options = ["--checkpoint", model, "--out", tmp_path / "out", "--mask", tmp_path / "mask.png"]
     status, out, _ = answer(capsys, "attention", photo, *options, "--json")
     found = json.loads(out)
-    assert (status, found["images"], found["shown"]) == (0, 1, "class token")
+    assert (status, found["images"], found["shown"]) == (0, 1, "the class token's attention")
     assert found["area"] == pytest.approx(0.5, abs=0.02)
     with np.load(tmp_path / "out" / "attention.npz") as arrays:
         maps, rollout = arrays["maps"], arrays["rollout"]
@@ -95,6 +95,15 @@ def test_shapes_bring_their_masks_and_an_untrained_model_knows_nothing(tmp_path,
     assert (tmp_path / "out" / "shapes.png").is_file()
     trained = json.loads(answer(capsys, "attention", "shapes:4", *options)[1])
     assert trained["blocks"] != found["blocks"]
+
+
+def test_shapes_are_not_cropped_away_from_their_masks(tmp_path, model, capsys):
+    """timm's usual preprocessing enlarges a picture and cuts its centre out."""
+    options = ["--checkpoint", model, "--out", tmp_path / "out", "--preprocessing", "timm"]
+    assert answer(capsys, "attention", "shapes:1", *options)[0] == 0
+    image, _, _ = shapes.make(shapes.TEST, (32, 32))
+    with np.load(tmp_path / "out" / "attention.npz") as arrays:
+        np.testing.assert_array_equal(arrays["image"], image.transpose(1, 2, 0))
 
 
 def test_saliency_sums_to_the_difference_of_the_logits(tmp_path, model, photo, capsys):
