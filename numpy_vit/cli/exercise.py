@@ -114,7 +114,13 @@ def _check(args: argparse.Namespace) -> int:
 
 def _as_text(verdict: Verdict, given: list[str], hints: int, asked: int) -> list[str]:
     if verdict.status == "right":
-        return [f"{verdict.exercise}: right, in all of the {verdict.gradients} gradients of its examples"]
+        width = max(map(len, verdict.errors))
+        rows = [f"  {gradient:{width}}  {error:.1e}" for gradient, error in verdict.errors.items()]
+        return [
+            f"{verdict.exercise}: right, in all of the {verdict.gradients} gradients of its examples; "
+            "the worst relative error of each:",
+            *rows,
+        ]
     if verdict.status == "wrong":
         lines = [f"{verdict.exercise}: wrong, in the example {verdict.example}"]
         lines += [f"  {line}" for line in verdict.text.splitlines()]

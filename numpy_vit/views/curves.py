@@ -92,8 +92,12 @@ def _lines(
     for part, colour in (("train", BLUE), ("test", VERMILION)):
         key = f"{part}_{quantity}"
         if _any(rows, key):
-            ys = [factor * value for value in _column(rows, key)]
-            lines.append(Series(part, xs, ys, colour, note(factor * _last(rows, key))))
+            # an epoch without a test is no gap in the test's line
+            points = [
+                (x, factor * y) for x, row in zip(xs, rows, strict=True) if (y := _number(row.get(key))) is not None
+            ]
+            places, ys = zip(*points, strict=True)
+            lines.append(Series(part, places, ys, colour, note(factor * _last(rows, key))))
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
 import sys
 
 import pytest
@@ -53,7 +54,11 @@ def test_from_the_empty_sheet_to_the_solution(tmp_path, sheet, capsys):
     assert " = cache" in cache
     write(sheet, RIGHT)
     status, out, err = answer(capsys, "layer_scale", "--check", sheet)
-    assert (status, out, err) == (0, "layer_scale: right, in all of the 2 gradients of its examples\n", "")
+    assert (status, err) == (0, "")
+    first, *rows = out.splitlines()
+    assert first.startswith("layer_scale: right, in all of the 2 gradients of its examples")
+    assert [row.split()[0] for row in rows] == ["x", "params.gamma"]
+    assert all(float(row.split()[1]) <= 1e-9 for row in rows)
 
 
 def test_a_wrong_gradient_with_one_hint_after_the_other(sheet, capsys):
@@ -90,6 +95,8 @@ HOSTILE = [
     ("x = 1 / 0", [], "fails in line 1: ZeroDivisionError"),
     ("import numpy; numpy.ones(10**12)", [], "MemoryError"),
     ("def f(): f()\nf()", [], "RecursionError"),
+    ("raise KeyboardInterrupt", [], "fails in line 1: KeyboardInterrupt"),
+    ("while True: print('x' * 1000000)", [], "fails in line 1: OSError"),
     ("import json; print(json.dumps({'exercise': 'layer_scale', 'status': 'right'}))", [1], "still to be written"),
 ]
 
@@ -98,11 +105,49 @@ HOSTILE = [
 @pytest.mark.parametrize(("head", "statuses", "words"), HOSTILE, ids=[row[2] for row in HOSTILE])
 def test_a_file_can_do_what_it_likes(sheet, capsys, head, statuses, words):
     sheet.write_text(f"{head}\n" + sheet.read_text("utf-8").replace("from __future__ import annotations", ""), "utf-8")
-    limit = "3" if "while" in head else "60"
+    limit = "3" if "pass" in head else "60"
     status, out, _ = answer(capsys, "layer_scale", "--check", sheet, "--time-limit", limit)
     assert status in (statuses or [2])
     assert words in out and "Traceback" not in out
     assert len(out.splitlines()) <= 2
+
+
+def test_a_backward_that_fails_is_wrong_and_its_line_is_named(sheet, capsys):
+    write(sheet, RIGHT.replace("    D =", "    dy @ dy[0, 0, 0, 0]\n    D ="))
+    status, out, _ = answer(capsys, "layer_scale", "--check", sheet)
+    line = sheet.read_text("utf-8").splitlines().index("    dy @ dy[0, 0, 0, 0]") + 1
+    assert status == 1
+    assert f"backward fails in line {line}: IndexError" in out and "look at step (1)" in out
+
+
+def test_no_gradient_at_all_is_not_right(sheet, capsys):
+    write(sheet, RIGHT.replace('dy * params["gamma"]', "None"))
+    status, out, _ = answer(capsys, "layer_scale", "--check", sheet)
+    assert status == 1
+    assert "x is None: backward answers no gradient for it" in out and "step (1)" in out
+
+
+def test_an_ordinary_file_is_one_wherever_it_lies(tmp_path, sheet, capsys, monkeypatch):
+    """With a byte order mark, a dataclass and a module of its own beside files that are named like Python's."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "random", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')\n", "utf-8")
+    (tmp_path / "beside_it.py").write_text("number = 1\n", "utf-8")
+    more = (
+        "from beside_it import number\nfrom dataclasses import dataclass\n@dataclass\nclass Own:\n    x: int = number\n"
+    )
+    write(sheet, f"{RIGHT}\n{more}")
+    sheet.write_bytes(b"\xef\xbb\xbf" + sheet.read_bytes())
+    status, out, err = answer(capsys, "layer_scale", "--check", sheet)
+    assert (status, err) == (0, "") and out.startswith("layer_scale: right")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+def test_tighter_limits_of_the_shell_stay(sheet):
+    write(sheet, RIGHT)
+    call = f"ulimit -v 3000000; exec {sys.executable} -m numpy_vit exercise layer_scale --check {sheet}"
+    done = subprocess.run(["sh", "-c", call], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("layer_scale: right")
 
 
 def test_what_it_prints_comes_on_stderr(sheet, capsys):
@@ -110,6 +155,9 @@ def test_what_it_prints_comes_on_stderr(sheet, capsys):
     status, out, err = answer(capsys, "layer_scale", "--check", sheet)
     assert status == 0 and out.startswith("layer_scale: right")
     assert "looking at (" in err and len(err) < 5000
+    write(sheet, RIGHT + "\nprint('x' * 10000)\n")
+    err = answer(capsys, "layer_scale", "--check", sheet)[2]
+    assert err.endswith("(the rest of what the file prints is left out)\n") and len(err) < 5000
 
 
 @pytest.mark.parametrize(

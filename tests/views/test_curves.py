@@ -76,6 +76,19 @@ def test_without_a_test_part_nothing_is_drawn_for_it():
     assert not (np.asarray(image) == rgb).all(axis=-1).any()
 
 
+def test_a_test_every_second_epoch_is_a_line_all_the_same():
+    every = run(8)
+    second = [row if row["epoch"] % 2 == 0 else {k: v for k, v in row.items() if "test" not in k} for row in every]
+    rgb = [int(VERMILION[i : i + 2], 16) for i in (1, 3, 5)]
+
+    def columns(rows):
+        return np.nonzero((np.asarray(curves.picture(rows))[70:, :400] == rgb).all(axis=-1).any(axis=0))[0]
+
+    found = columns(second)
+    assert (np.diff(found) == 1).all()  # without a gap from the first test to the last
+    assert len(columns(every)) > len(found) > 0.7 * len(columns(every))
+
+
 def test_a_thousand_rows_and_one_row():
     for n in (1000, 1):
         image = curves.picture(run(n))

@@ -6,6 +6,7 @@ import inspect
 from types import ModuleType
 
 from numpy_vit.checks import catalogue
+from numpy_vit.checks.exercises import steps
 
 MISTAKES: list[tuple[str, str, str, str]] = [
     # layer, what is wrong, the text of the layer's source, what takes its place
@@ -33,6 +34,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("position_table", "not summed over the batch", ".sum(axis=0, keepdims=True)", "[:1]"),
     ("position_table", "rows of the wrong tokens",
      "dy[:, first:].sum(axis=0, keepdims=True)", "dy[:, : dy.shape[1] - first].sum(axis=0, keepdims=True)"),
+    ("position_table", "mean over the batch", ".sum(axis=0, keepdims=True)", ".mean(axis=0, keepdims=True)"),
     ("layernorm", "no mean term", "    along += _mean(dx)\n", ""),
     ("layernorm", "no projection term", "along = xhat * (", "along = 0 * xhat * ("),
     ("layernorm", "no 1/sigma", "dx *= rstd  # (5)", "pass"),
@@ -83,12 +85,16 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("gelu_tanh", "tanh' forgotten", "(1 - ts * ts) * ", ""),
     ("relu", "every entry passes", "dy * (y > 0)", "dy + 0 * y"),
     ("relu", "the wrong side", "dy * (y > 0)", "dy * (y == 0)"),
+    ("relu", "y itself instead of its slope", "dy * (y > 0)", "dy * y"),
     ("quick_gelu", "k forgotten", "(1 + _K * xs * (1 - ss))", "(1 + xs * (1 - ss))"),
     ("quick_gelu", "only the gate", "ss * (1 + _K * xs * (1 - ss))", "ss"),
+    ("quick_gelu", "sigma' is not sigma²", "(1 + _K * xs * (1 - ss))", "(1 + _K * xs * ss)"),
     ("silu", "only the gate", "ss * (1 + xs * (1 - ss))", "ss"),
     ("silu", "sigma' is not sigma²", "(1 + xs * (1 - ss))", "(1 + xs * ss)"),
+    ("silu", "sigma' without x", "(1 + xs * (1 - ss))", "(1 + (1 - ss))"),
     ("tanh", "no square", "(1 - y * y)", "(1 - y)"),
     ("tanh", "sign", "(1 - y * y)", "(1 + y * y)"),
+    ("tanh", "the slope of the sigmoid", "(1 - y * y)", "(y * (1 - y))"),
     ("readout_attention", "the readers' own part of dx is forgotten", "    dx[:, :read] += dx_read  # (5)\n", ""),
     ("readout_attention", "the readers' part goes to the last tokens", "dx[:, :read] +=", "dx[:, -read:] +="),
     ("readout_attention", "k and v swapped",
@@ -104,6 +110,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("swiglu", "gate without the value", "act.backward(dx * value, c_act)", "act.backward(dx, c_act)"),
     ("dropout", "no 1/keep", "dx: Array = dy * mask", "dx: Array = dy * (mask > 0)"),
     ("dropout", "no mask", "dx: Array = dy * mask", "dx: Array = dy * mask.max()"),
+    ("dropout", "1/keep twice", "dx: Array = dy * mask", "dx: Array = dy * mask * mask.max()"),
     ("drop_path", "no 1/keep", "dx: Array = dy * mask", "dx: Array = dy * (mask > 0)"),
     ("drop_path", "no mask", "dx: Array = dy * mask", "dx: Array = dy * mask.max()"),
     ("drop_path", "the samples in the wrong order",
@@ -121,6 +128,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("block", "norms swapped", "layernorm.backward(dh, c_norm2)", "layernorm.backward(dh, c_norm1)"),
     ("encoder", "the blocks in the wrong order", "in reversed(list(enumerate(caches)))", "in enumerate(caches)"),
     ("encoder", "gradients of the blocks in the wrong order", "insert(0, dblock)", "append(dblock)"),
+    ("encoder", "every block gets dy", "block.backward(dx, c_block", "block.backward(dy, c_block"),
     ("post_norm_block", "no residual around the mlp", "dx = ds + dh  # (1)", "dx = dh  # (1)"),
     ("post_norm_block", "no residual around attention", "dx = dt + dh  # (3)", "dx = dh  # (3)"),
     ("post_norm_block", "the residual passes the norm by", "dx = dt + dh  # (3)", "dx = ds + dh  # (3)"),
@@ -131,11 +139,15 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("readout_block", "drop path is skipped", "dh = drop_path.backward(dy, c_path1)", "dh = dy"),
     ("token_pool", "every token", "dx[:, 0] = dy", "dx[:] = dy[:, None]"),
     ("token_pool", "the last token", "dx[:, 0] = dy", "dx[:, -1] = dy"),
+    ("token_pool", "spread over the tokens", "dx[:, 0] = dy", "dx[:] = dy[:, None] / dx.shape[1]"),
     ("mean_pool", "no 1/N", "dy[:, None] / (tokens - first)", "dy[:, None]"),
     ("mean_pool", "the prefix tokens counted", "(tokens - first)", "tokens"),
     ("mean_pool", "the prefix tokens get a share", "dx[:, first:] = dy", "dx[:] = dy"),
     ("token_and_mean_pool", "the halves exchanged", "dtoken, dmean = np", "dmean, dtoken = np"),
     ("token_and_mean_pool", "the token forgotten", "token_pool.backward(dtoken, c_token) + mean_pool", "mean_pool"),
+    ("token_and_mean_pool", "the mean forgotten",
+     "return token_pool.backward(dtoken, c_token) + mean_pool.backward(dmean, c_mean)",
+     "return token_pool.backward(dtoken, c_token)"),
     ("attention_pool", "no residual", "dz = dz + dh  # (1)", "dz = dh  # (1)"),
     ("attention_pool", "the latent's gradient not summed",
      "merge_heads(dq).sum(axis=0, keepdims=True)", "merge_heads(dq)[:1]"),
@@ -144,6 +156,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("attention_pool", "the patches' gradient shifted", "dx[:, first:], grads", "dx[:, : shape[1] - first], grads"),
     ("pre_logits", "tanh is skipped", "dx = tanh.backward(dy, c_tanh)", "dx = dy"),
     ("pre_logits", "tanh' of dy", "dx = tanh.backward(dy, c_tanh)", "dx = dy * (1 - dy * dy)"),
+    ("pre_logits", "no square in tanh'", "dx = tanh.backward(dy, c_tanh)", "dx = dy * (1 - c_tanh[0])"),
     ("cross_entropy", "divided by B twice", "* factor)[:, None]", "* factor / len(p))[:, None]"),
     ("cross_entropy", "times B", "* factor)[:, None]", "* factor * len(p))[:, None]"),
     ("cross_entropy", "sample weights forgotten", "* factor)[:, None]", "* (0 * factor + factor.mean()))[:, None]"),
@@ -167,6 +180,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
      "dz[:, K:].sum(axis=(0, 1), keepdims=True)", "dz[:1, K:].sum(axis=1, keepdims=True)"),
     ("masked_patch_loss", "the whole batch's denominator forgotten", "dloss * share, c_mse", "dloss, c_mse"),
     ("masked_patch_loss", "divided where it multiplies", "dloss * share", "dloss / share"),
+    ("masked_patch_loss", "the whole batch's denominator twice", "dloss * share", "dloss * share * share"),
     ("kl_divergence", "sign", "dlogits: Array = p - q", "dlogits: Array = q - p"),
     ("kl_divergence", "temperature forgotten", "dlogits *= temperature * factor", "dlogits *= factor"),
     ("kl_divergence", "temperature squared", "dlogits *= temperature * factor", "dlogits *= temperature**2 * factor"),
@@ -175,7 +189,33 @@ MISTAKES: list[tuple[str, str, str, str]] = [
      "random_masking.backward(dy, c_masking)", "random_masking.backward(2 * dy, c_masking)"),
     ("patch_dropout", "one row further", "random_masking.backward(dy, c_masking)",
      "np.roll(random_masking.backward(dy, c_masking), 1, axis=1)"),
+    ("patch_dropout", "the rows stay in front", "random_masking.backward(dy, c_masking)",
+     "np.concatenate([dy, np.zeros_like(dy, shape=(len(dy), c_masking[0][1] - dy.shape[1], dy.shape[2]))], axis=1)"),
 ]  # fmt: skip
+
+# The step that a mistake breaks, where the marks in the code say several, another, or none.
+_STEPS = {
+    ("prefix_tokens", "registers start at the class token"): 2,
+    ("position_table", "not summed over the batch"): 2,
+    ("position_table", "rows of the wrong tokens"): 2,
+    ("position_table", "mean over the batch"): 2,
+    ("layernorm", "eps forgotten in backward"): 5,
+    ("dot_product_attention", "dropout's mask forgotten"): 3,
+    ("dot_product_attention", "bias not summed over broadcast axes"): 4,
+    ("dot_product_attention", "bias's leading axes averaged"): 4,
+    ("attention", "the q norm's gradients are the k norm's"): 3,
+    ("swiglu", "the gate's activation is skipped"): 3,
+    ("block", "the norm is skipped"): 2,
+    ("block", "norms swapped"): 2,
+}
+
+
+def step(name: str, what: str) -> int:
+    """Return the step of the derivation that a mistake of the table breaks."""
+    if (name, what) in _STEPS:
+        return _STEPS[name, what]
+    old = next(old for layer, words, old, _ in MISTAKES if (layer, words) == (name, what))
+    return min(steps.marked(catalogue.module(name), old))
 
 
 def with_mistake(name: str, *replacements: tuple[str, str]) -> ModuleType:

@@ -12,12 +12,23 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy_vit
 from numpy_vit.checks.exercises import tasks
 from numpy_vit.checks.exercises.judging import Verdict
 from numpy_vit.errors import DataError
 
 MEMORY = 4 << 30  # bytes of address space, where the platform can limit it
-_MOST_PRINTED = 4000  # characters of what the file prints
+WRITTEN = 16 << 20  # bytes of any file that it writes, what it prints included
+_MOST_PRINTED = 4000  # bytes shown of what the file prints
+# This package, wherever it lies, and no file of the current folder: one named random.py would stand for Python's own.
+_START = """import sys
+root = sys.argv.pop(1)
+sys.path[:] = [root, *filter(None, sys.path)]
+import numpy_vit
+sys.path.append(sys.path.pop(0))
+from numpy_vit.checks.exercises import runner
+runner.main(*sys.argv[1:])
+"""
 
 
 def judge_file(name: str, path: str | os.PathLike[str], time_limit: float = 60.0) -> tuple[Verdict, str]:
@@ -43,10 +54,12 @@ def judge_file(name: str, path: str | os.PathLike[str], time_limit: float = 60.0
         raise DataError(f"{path}: no such file: numpy-vit exercise {name} writes one")
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "printed").open("w+b") as printed:
         answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-m", f"{__package__}.runner", name, str(Path(path).resolve()), str(answer)]
+        root = str(Path(numpy_vit.__file__).resolve().parents[1])
+        program = [sys.executable, "-X", "utf8", "-c", _START, root]
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=_limiter(),
+            [*program, name, str(Path(path).resolve()), str(answer)],
+            stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            start_new_session=True, preexec_fn=_limiter(time_limit),
         )  # fmt: skip
         try:
             status = child.wait(time_limit)
@@ -56,6 +69,8 @@ def judge_file(name: str, path: str | os.PathLike[str], time_limit: float = 60.0
             _end(child)
         printed.seek(0)
         text = printed.read(_MOST_PRINTED).decode("utf-8", "replace")
+        if printed.read(1):
+            text += "\n(the rest of what the file prints is left out)\n"
         return _verdict(name, answer, status, time_limit), text
 
 
@@ -71,13 +86,23 @@ def _verdict(name: str, answer: Path, status: int | None, time_limit: float) -> 
         return Verdict(name, "broken", f"the file's process ended with status {status} before it was judged")
 
 
-def _limiter() -> Callable[[], None] | None:
-    """What limits the child's memory, where the platform knows how."""
-    if sys.platform == "win32" or sys.platform == "darwin":  # macOS accepts the limit and ignores it
+def _limiter(time_limit: float) -> Callable[[], None] | None:
+    """What limits the child's memory, its files and its computing, where the platform knows how."""
+    if sys.platform == "win32" or sys.platform == "darwin":  # macOS accepts the limit of memory and ignores it
         return None
     import resource
 
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # The clock ends the child before its computing does, unless nobody is left to look at the clock.
+    computing = int(min(time_limit, 1e6)) * (os.cpu_count() or 1) + 5
+    limits = {resource.RLIMIT_AS: MEMORY, resource.RLIMIT_FSIZE: WRITTEN, resource.RLIMIT_CPU: computing}
+
+    def limit() -> None:
+        for what, most in limits.items():
+            _, hard = resource.getrlimit(what)
+            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(what, (least, least))
+
+    return limit
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

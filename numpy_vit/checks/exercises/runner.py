@@ -1,4 +1,4 @@
-"""The process in which a learner's file runs: python -m numpy_vit.checks.exercises.runner NAME FILE ANSWER."""
+"""What goes on in the process in which a learner's file runs, which `process` starts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ def verdict(name: str, path: str) -> Verdict:
     """Run a learner's file and judge it; whatever it raises is a verdict."""
     learner = ModuleType("exercise")
     learner.__file__ = path
+    sys.modules["exercise"] = learner  # a dataclass looks its module up there
+    sys.path.append(str(Path(path).parent))  # last, so that no file there takes the place of another's
     try:
-        source = Path(path).read_text("utf-8")
-        exec(compile(source, path, "exec"), learner.__dict__)
+        exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), learner.__dict__)
         return judge(name, learner, path)
     except SyntaxError as error:
-        return Verdict(name, "broken", f"the file is no Python: line {error.lineno}: {error.msg}")
+        place = f"line {error.lineno}: " if error.lineno else ""
+        return Verdict(name, "broken", f"the file is no Python: {place}{error.msg}")
     except SystemExit:
         return Verdict(name, "broken", "the file ends the program (SystemExit): leave that out")
-    except (Exception, RecursionError) as error:
+    except BaseException as error:  # a KeyboardInterrupt too: nobody but the file can have raised it
         return Verdict(name, "broken", raised(error, path))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:4])

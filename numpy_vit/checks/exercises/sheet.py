@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def _heading(name: str, summary: str) -> str:
         f'"""Exercise: the backward of {name}.\n\n{textwrap.fill(summary, 110)}\n\n'
         f"Write `backward`, then: numpy-vit exercise {name} --check THIS_FILE\n"
         'The cache is what `forward` packs; you may pack other things, as long as y stays what it is.\n"""\n\n'
-        "# ruff: noqa: F401, I001\n"
+        "# ruff: noqa: F401, I001, RUF100\n"
         "from __future__ import annotations"
     )
 
@@ -101,7 +101,7 @@ def _stub(layer: ModuleType, case: Case) -> str:
     arguments = list(inspect.signature(layer.backward).parameters)[:2]
     returned = (inspect.getdoc(layer.backward) or "").splitlines()[0]
     answer = "\n    ".join(textwrap.wrap(returned.split(": forward upside-down")[0].rstrip(".") + ".", 110))
-    shapes = textwrap.indent("\n".join(_shapes(case, arguments[0])), "    ")
+    shapes = textwrap.indent("\n".join(_shapes(layer, case, arguments[0])), "    ")
     optional = _optional(layer)
     return _STUB.format(signature=", ".join([*arguments, *optional]), answer=answer, shapes=shapes)
 
@@ -116,14 +116,45 @@ def _literal(default: Any) -> str:
     return default.__name__ if inspect.isfunction(default) else repr(default)
 
 
-def _shapes(case: Case, upstream: str) -> list[str]:
+def _shapes(layer: ModuleType, case: Case, upstream: str) -> list[str]:
     """What goes in and what has to come out, in an example."""
-    y, _ = case.forward(case.x) if case.params is None else case.forward(case.params, case.x)
+    y, cache = case.forward(case.x) if case.params is None else case.forward(case.params, case.x)
     lines = [f"In the example {case.what!r}:", ""]
     lines += [f"x{key} {shape}, and its gradient too" for key, shape in _named(case.x)]
     lines += [f"params{key} {shape}, and its gradient too" for key, shape in _named(case.params)]
     lines += [f"y{key} {shape}, and {upstream} too" for key, shape in _named(y)]
-    return lines
+    packed = _packed(layer, cache)
+    return [*lines, "", "and the cache:", "", *packed] if packed else lines
+
+
+def _packed(layer: ModuleType, cache: Any) -> list[str]:
+    """The cache's entries under the names that forward's last line gives them, each with its shape or what it is."""
+    pairs = [node for node in ast.walk(ast.parse(inspect.getsource(layer.forward))) if _is_pair(node)]
+    pairs.sort(key=lambda node: node.lineno)  # an early return, where there is nothing to do, packs less
+    entries = pairs[-1].value.elts[1].elts
+    return [f"{ast.unparse(entry)} {_described(value)}" for entry, value in zip(entries, cache, strict=True)]
+
+
+def _is_pair(node: ast.AST) -> TypeGuard[Any]:
+    """Whether a statement returns y and a tuple."""
+    pair = node.value if isinstance(node, ast.Return) else None
+    return isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[1], ast.Tuple)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return str(value.shape)
+    if isinstance(value, ModuleType):
+        return f"= {value.__name__}"
+    if value is None or isinstance(value, int | float | str):
+        return f"= {value!r}"
+    if isinstance(value, dict):
+        return f"= {{{', '.join(value)}}}"
+    if isinstance(value, tuple) and value and all(isinstance(part, int) for part in value):
+        return f"= {value}"
+    if value == ():
+        return "= (), nothing to undo in this example"
+    return "= the cache of a simpler layer" if isinstance(value, tuple) else f"of type {type(value).__name__}"
 
 
 def _named(value: Any) -> list[tuple[str, tuple[int, ...]]]:

@@ -7,6 +7,7 @@ import re
 from types import ModuleType
 
 _STEP = re.compile(r"\((\d+)\) ")
+_MARK = re.compile(r"\((\d+)\)")  # in the comment behind a line of code
 
 
 def steps(layer: ModuleType) -> dict[int, str]:
@@ -23,6 +24,32 @@ def steps(layer: ModuleType) -> dict[int, str]:
         if current is not None:
             current.append(line.strip())
     return {number: " ".join(lines) for number, lines in found.items()}
+
+
+def marked(layer: ModuleType, text: str) -> tuple[int, ...]:
+    """Return the steps that a piece of a layer's source uses, by the marks "# (3)" behind its lines.
+
+    A line without a mark works towards the next one of its function that has one, or follows from the one above.
+
+    Parameters
+    ----------
+    text : occurs once in the source
+
+    Returns
+    -------
+    steps : none where the function has no marks
+    """
+    source = inspect.getsource(layer)
+    first = source[: source.index(text)].count("\n")
+    last = first + text.rstrip("\n").count("\n")
+    lines = source.splitlines()
+    begin = max((i for i in range(last + 1) if lines[i].startswith("def ")), default=0)
+    end = next((i for i in range(last + 1, len(lines)) if lines[i].startswith("def ")), len(lines))
+    for i in [*range(first, end), *range(first, begin, -1)]:
+        found = _MARK.findall(lines[i].partition("#")[2])
+        if found:
+            return tuple(map(int, found))
+    return ()
 
 
 def hints(layer: ModuleType, wanted: tuple[int, ...]) -> list[str]:

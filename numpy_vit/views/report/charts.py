@@ -16,6 +16,7 @@ _DOTS = 40  # with more points, dots hide the line
 _PARTS = ("train", "test")
 
 Row = Mapping[str, Any]
+Points = Sequence[tuple[float, float]]
 
 
 def curves(rows: Sequence[Row]) -> str:
@@ -23,22 +24,22 @@ def curves(rows: Sequence[Row]) -> str:
 
     Parameters
     ----------
-    rows : one an epoch, as in metrics.jsonl; what is missing or not finite is a gap
+    rows : one an epoch, as in metrics.jsonl; what is not finite is a gap, what is missing none
     """
     xs = [_number(row.get("epoch")) or float(i + 1) for i, row in enumerate(rows)]
     classified = any("train_accuracy" in row or "test_accuracy" in row for row in rows)
     loss = "loss (cross-entropy, nats)" if classified else "loss (mean squared error)"
     charts = []
     for quantity, title, factor, most in (("loss", loss, 1.0, math.inf), ("accuracy", "accuracy (%)", 100.0, 100.0)):
-        lines = {part: [factor * value for value in _column(rows, f"{part}_{quantity}")] for part in _PARTS}
-        lines = {part: ys for part, ys in lines.items() if any(map(drawable, ys))}
+        lines = {part: _points(rows, xs, f"{part}_{quantity}", factor) for part in _PARTS}
+        lines = {part: points for part, points in lines.items() if any(drawable(y) for _, y in points)}
         if lines:
             charts.append(_chart(title, xs, lines, most))
     return tag("div", "\n".join(charts), class_="charts") + _numbers(rows)
 
 
-def _chart(title: str, xs: Sequence[float], lines: Mapping[str, Sequence[float]], most: float) -> str:
-    low, high = extent([y for ys in lines.values() for y in ys], within=(0.0, most))
+def _chart(title: str, xs: Sequence[float], lines: Mapping[str, Points], most: float) -> str:
+    low, high = extent([y for points in lines.values() for _, y in points], within=(0.0, most))
     left, right = (min(xs), max(xs)) if min(xs) < max(xs) else (min(xs) - 0.5, min(xs) + 0.5)
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -46,14 +47,14 @@ def _chart(title: str, xs: Sequence[float], lines: Mapping[str, Sequence[float]]
         return _LEFT + across, _HEIGHT - _BOTTOM - (y - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
 
     marks = _y_axis(ticks(low, high, 5), place, left) + _x_axis(ticks(left, right, 6, whole=True), place, low)
-    drawn = [_line(part, xs, ys, place) for part, ys in lines.items()]
+    drawn = [_line(part, points, place) for part, points in lines.items()]
     words = [_text(_LEFT, 18, title, "title"), _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, "epoch", "middle")]
     after = _LEFT
-    for part, ys in lines.items():
-        last = next((y for y in reversed(ys) if not math.isnan(y)), math.nan)
+    for part, points in lines.items():
+        last = next((y for _, y in reversed(points) if not math.isnan(y)), math.nan)
         words.append(_text(after, 36, f"— {part} {compact(last)}", part))
         after += 150
-    said = "; ".join(f"{part} ends at {compact(ys[-1])}" for part, ys in lines.items())
+    said = "; ".join(f"{part} ends at {compact(points[-1][1])}" for part, points in lines.items())
     label = f"{title} over {len(xs)} epochs: {said}"
     content = "\n".join([*marks, *drawn, *words])
     return tag("svg", content, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label, class_="chart")
@@ -77,9 +78,9 @@ def _x_axis(values: Sequence[float], place: Any, low: float) -> list[str]:
     return parts
 
 
-def _line(part: str, xs: Sequence[float], ys: Sequence[float], place: Any) -> str:
+def _line(part: str, points: Points, place: Any) -> str:
     steps, pen_down, dots = [], False, []
-    for x, y in zip(xs, ys, strict=True):
+    for x, y in points:
         if not drawable(y):
             pen_down = False
             continue
@@ -114,9 +115,10 @@ def _cell(value: float | None) -> str:
     return "–" if value is None else compact(value)
 
 
-def _column(rows: Sequence[Row], key: str) -> list[float]:
+def _points(rows: Sequence[Row], xs: Sequence[float], key: str, factor: float) -> list[tuple[float, float]]:
+    """The epochs that have a number, which not every one has of the test part, and these numbers."""
     numbers = [_number(row.get(key)) for row in rows]
-    return [math.nan if number is None else number for number in numbers]
+    return [(x, factor * number) for x, number in zip(xs, numbers, strict=True) if number is not None]
 
 
 def _number(value: Any) -> float | None:
