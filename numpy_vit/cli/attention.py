@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         opened = replace(opened, params=opened.model.init(opened.config, np.random.default_rng(args.seed)))
     seen = _shapes(opened, transform, int(shapes[1] or _SHAPES)) if shapes else _named(args, opened, transform)
     folder = seen_image.make_folder(args.out)
-    maps, rollouts = _look(opened, seen.images)
+    maps, rollouts, first = _look(opened, seen.images)
     untrained = ", untrained" if args.untrained else ""
     title = f"{_whose(opened)}: {Path(args.image).name}, {opened.path.name}{untrained}"
     shown = _shown(seen.images[:_SHOWN], transform)
@@ -82,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
     )
     for name, picture in pictures.items():
         seen_image.write_picture(folder / name, picture)
-    _write_arrays(folder / "attention.npz", opened, seen.images[:1], maps[0], rollouts[0], shown[0])
+    arrays = {"weights": first, "maps": maps[0], "rollout": rollouts[0], "image": shown[0]}
+    seen_image.write_arrays(folder / "attention.npz", **arrays)
     found: dict[str, Any] = {"image": args.image, "checkpoint": str(opened.path), "images": len(seen.images)}
     found |= {"shown": _whose(opened), "untrained": args.untrained}
     found["files"] = [str(folder / name) for name in (*pictures, "attention.npz")]
@@ -135,22 +136,24 @@ def _named(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -
     return _Seen(images, [args.image], np.asarray(transform.crop(mask), np.float64)[np.newaxis] / 255)
 
 
-def _look(opened: Opened, images: Array) -> tuple[Array, Array]:
-    """The maps (B, L, H, gy, gx) and rollouts (B, gy, gx) of all images, a few at a time."""
+def _look(opened: Opened, images: Array) -> tuple[Array, Array, Array]:
+    """The maps (B, L, H, gy, gx) and rollouts (B, gy, gx) of all images; the weights (L, H, R, R) of the first."""
     import numpy as np
 
     from numpy_vit.views import attention_maps
 
     progress, maps, rollouts = Progress(), [], []
+    first: list[Array] = []
     for start in range(0, len(images), _AT_ONCE):
         part = images[start : start + _AT_ONCE]
         with usage():
             weights = attention_maps.weights(opened.model, opened.params, part, opened.config)  # (B, L, H, R, R)
+        first = first or [weights[0].copy()]
         maps.append(attention_maps.maps(weights, opened.config))
         rollouts.append(attention_maps.rollout(weights, opened.config))
         progress.line(f"attention of {start + len(weights):,} of {len(images):,} images")
     progress.clear()
-    return np.concatenate(maps), np.concatenate(rollouts)
+    return np.concatenate(maps), np.concatenate(rollouts), first[0]
 
 
 def _shown(images: Array, transform: EvalTransform) -> list[Array]:
@@ -177,13 +180,6 @@ def _gallery(shown: list[Array], seen: _Seen, maps: Array, rollouts: Array, titl
     several = slice(0, len(shown))
     rows = {"last block": list(maps[several, -1].mean(axis=1)), "rollout": list(rollouts[several])}
     return {"shapes.png": attention_picture.gallery(shown, rows, seen.names[several], title)}
-
-
-def _write_arrays(path: Path, opened: Opened, images: Array, maps: Array, rollout: Array, shown: Array) -> None:
-    from numpy_vit.views import attention_maps
-
-    (weights,) = attention_maps.weights(opened.model, opened.params, images, opened.config)
-    seen_image.write_arrays(path, weights=weights, maps=maps, rollout=rollout, image=shown)
 
 
 def _shares(opened: Opened, maps: Array, rollouts: Array, masks: Array) -> dict[str, Any]:

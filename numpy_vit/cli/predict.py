@@ -118,15 +118,13 @@ def _top(logits: Array, names: list[str], count: int) -> list[dict[str, Any]]:
     import numpy as np
 
     from numpy_vit.errors import CheckpointError
+    from numpy_vit.views.likeliest import likeliest
 
     if not np.isfinite(logits).all():
         raise CheckpointError("the logits are not finite numbers: look at the checkpoint with numpy-vit inspect")
-    wide = logits.astype(np.float64)
-    shares = np.exp(wide - wide.max())
-    shares /= shares.sum()
-    order = np.argsort(-wide, kind="stable")[:count]
     return [
-        {"index": i, "name": names[i], "probability": float(shares[i]), "logit": float(wide[i])} for i in order.tolist()
+        {"index": i, "name": names[i], "probability": share, "logit": float(logits[i])}
+        for i, share in likeliest(logits, count)
     ]
 
 

@@ -165,7 +165,8 @@ def apply(
 
     Raises
     ------
-    ValueError : the groups leave entries out, overlap or end elsewhere than the buffer; and as `update`.
+    ValueError : the groups leave entries out, overlap or end elsewhere than the buffer, or have matrices and nothing
+        updates these; and as `update`.
     """
     bounds = [0, *(group.stop for group in groups)]
     if [group.start for group in groups] != bounds[:-1] or bounds[-1] != params.size:

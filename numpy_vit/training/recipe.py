@@ -25,7 +25,7 @@ class Recipe:
     epochs, batch_size : passes over the training part; images a step
     optimizer : "adamw", "adam", "sgd" or "muon", which steps the blocks' matrices as wholes and the rest by AdamW
     lr, weight_decay : the rate after warm-up; 1-D arrays, tokens and positions are not decayed
-    beta1, beta2 : of Adam and AdamW
+    beta1, beta2 : of Adam and AdamW, which Muon leaves its vectors to
     momentum : of SGD and Muon
     nesterov : of SGD; Muon always looks ahead
     schedule, warmup_epochs : "cosine", "linear" or "constant" after a linear warm-up

@@ -68,7 +68,7 @@ def rollout(weights: Array, config: Config) -> Array:
     """
     identity = np.eye(weights.shape[-1], dtype=weights.dtype)
     mixed = (identity + weights.mean(axis=2)) / 2  # (1), (B, L, R, R)
-    return maps(flow(mixed)[:, np.newaxis, np.newaxis], config)[:, 0, 0]
+    return maps(flow(mixed)[:, np.newaxis, np.newaxis], config)[:, 0, 0]  # (2)
 
 
 def flow(steps: Array) -> Array:

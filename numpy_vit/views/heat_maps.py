@@ -17,7 +17,8 @@ _SHARE = 0.6  # of the colour in an overlay; the rest is the image in grey
 def shown(image: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
     """Return a model's input (C, Y, X) as the picture (Y, X, 3) of bytes that it was before it was normalised."""
     values = image.transpose(1, 2, 0).astype(np.float64) * np.asarray(std) + np.asarray(mean)
-    pixels = np.clip(255 * values, 0, 255).round().astype(np.uint8)
+    values = np.nan_to_num(np.clip(255 * values, 0, 255))  # a model that diverged predicts NaN: black
+    pixels = values.round().astype(np.uint8)
     return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels
 
 

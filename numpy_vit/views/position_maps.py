@@ -58,13 +58,18 @@ def picture(similarities: Array, title: str) -> Image.Image:
     similarities : (gy, gx, gy, gx), -1 … 1
     """
     gy, gx = similarities.shape[:2]
-    every = -(-max(gy, gx) // _MOST)
-    tile = drawn_size((gy, gx), max(_LEAST, min(_LARGEST, _WIDE // -(-gx // every))))
-    shown = similarities[::every, ::every]
+    shown, every = thinned(similarities)
+    tile = drawn_size((gy, gx), max(_LEAST, min(_LARGEST, _WIDE // shown.shape[1])))
     foot = ["", f"each tile: one patch and all {gy}x{gx} patches" + (f"; every {every}th patch" if every > 1 else "")]
     sheet = Sheet(tile, [""] * shown.shape[1], [""] * shown.shape[0], title, foot)
     heat_maps.colour_bar(sheet.canvas, 40, sheet.foot, 120, "-1", "1, the cosine of both positions", sign=True)
     return sheet.finish([[diverging(heat) for heat in row] for row in shown])
+
+
+def thinned(similarities: Array) -> tuple[Array, int]:
+    """Return the maps of every patch, or of a large grid those of every k-th row and column, and k."""
+    every = -(-max(similarities.shape[:2]) // _MOST)
+    return similarities[::every, ::every], every
 
 
 def nearness(similarities: Array) -> float:

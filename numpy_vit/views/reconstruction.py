@@ -12,6 +12,7 @@ from numpy_vit.data.preprocessing import Preprocessing
 from numpy_vit.files import replacing
 from numpy_vit.models import mae
 from numpy_vit.tree import Array, Params
+from numpy_vit.views.heat_maps import shown
 from numpy_vit.views.plot import GREY, Canvas, fit
 
 SIDE = 128  # pixels of the longer side of a small image; a larger image keeps its own size
@@ -127,6 +128,4 @@ def _enlarged(mask: Array, config: mae.Config) -> Array:
 
 def _bytes(images: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
     """Normalised images (B, C, Y, X) to bytes (B, Y, X, 3)."""
-    values = images.transpose(0, 2, 3, 1).astype(np.float64) * np.asarray(std) + np.asarray(mean)
-    values = np.nan_to_num(np.clip(255 * values, 0, 255))  # a model that diverged predicts NaN: black
-    return np.repeat(values.round().astype(np.uint8), 3 // values.shape[-1], axis=-1)
+    return np.stack([shown(image, mean, std) for image in images])

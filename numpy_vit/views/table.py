@@ -115,18 +115,34 @@ def most_confused(counts: ArrayLike, class_names: Sequence[str], most: int = 10)
     ValueError : counts that are not such a table, or another number of names.
     """
     matrix = _checked(counts, class_names)
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    true, predicted = np.nonzero(wrong)
-    order = np.argsort(-wrong[true, predicted], kind="stable")[: max(0, most)]
-    totals = matrix.sum(axis=1)
     rows = [
-        [class_names[t], class_names[p], str(wrong[t, p]), _percent(int(wrong[t, p]), int(totals[t]))]
-        for t, p in zip(true[order].tolist(), predicted[order].tolist(), strict=True)
+        [class_names[t], class_names[p], str(count), _percent(count, total)]
+        for t, p, count, total in confused_pairs(matrix, most)
     ]
     if not rows:
         return _summary(matrix)
     return table(rows, ["true", "predicted", "count", "of class"], "l l r r", 100) + "\n" + _summary(matrix)
+
+
+def confused_pairs(counts: NDArray[Any], most: int) -> list[tuple[int, int, int, int]]:
+    """Return the pairs of classes that are taken for each other most often, the worst first.
+
+    Parameters
+    ----------
+    counts : (K, K) whole numbers, counts[true, predicted]
+    most : the number of pairs
+
+    Returns
+    -------
+    pairs : true, predicted, how many images, and how many the true class has
+    """
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    true, predicted = np.nonzero(wrong)
+    order = np.argsort(-wrong[true, predicted], kind="stable")[: max(0, most)]
+    totals = counts.sum(axis=1)
+    pairs = zip(true[order].tolist(), predicted[order].tolist(), strict=True)
+    return [(t, p, int(wrong[t, p]), int(totals[t])) for t, p in pairs]
 
 
 def printable(text: str) -> str:

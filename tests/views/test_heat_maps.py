@@ -18,7 +18,7 @@ def lightness(colours):
 def test_colours_at_the_ends_and_rising_lightness():
     found = colour_maps.sequential(np.array([0.0, 1.0, 1.5, -1.0]))
     np.testing.assert_array_equal(
-        found, [(0x44, 0x01, 0x54), (0xFD, 0xE7, 0x25)] * 1 + [(0xFD, 0xE7, 0x25), (0x44, 0x01, 0x54)]
+        found, [(0x44, 0x01, 0x54), (0xFD, 0xE7, 0x25), (0xFD, 0xE7, 0x25), (0x44, 0x01, 0x54)]
     )
     assert (np.diff(lightness(colour_maps.sequential(np.linspace(0, 1, 50)))) > 0).all()  # also without colours
     two_sided = colour_maps.diverging(np.array([-1.0, 0.0, 1.0]))

@@ -42,11 +42,15 @@ def test_colours(channels, expected):
     np.testing.assert_array_equal(found[0, 1], [128, 128, 128])  # 0 is grey
 
 
-def test_the_picture_shows_the_first_component_first():
+def test_the_picture_shows_the_components_row_by_row():
     components = np.zeros((9, 3, 4, 4))
     for i in range(9):
-        components[i, :, i // 4, i % 4] = 1
+        components[i, :, i // 4, i % 4] = -1  # black in one pixel of its own, and grey elsewhere
     picture = np.asarray(patch_filters.picture(components, np.full(9, 0.1), "a title"))
-    white = (picture[30:-40, 70:] == 255).all(axis=-1)
-    assert picture.ndim == 3
-    assert white.any()
+    black, side = (picture == 0).all(axis=-1), 72 // 4
+    assert black.sum() == 9 * side**2
+    rows, columns = (np.flatnonzero(black.any(axis=axis)) for axis in (1, 0))  # the first tile's corner is black
+    for i in range(9):
+        y, x = rows[0] + i // 7 * (72 + 6), columns[0] + i % 7 * (72 + 6)
+        tile = black[y : y + 72, x : x + 72].reshape(4, side, 4, side).all(axis=(1, 3))
+        assert np.argwhere(tile).tolist() == [[i // 4, i % 4]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from numpy_vit.data.dataset import ImageSet
 from numpy_vit.tree import Array
-from numpy_vit.views.report.explorer import likeliest
+from numpy_vit.views.likeliest import likeliest
 from numpy_vit.views.report.markup import escape, opening, paragraph, percent, picture_url, tag
 from numpy_vit.views.tiles import drawn_size, resized
 

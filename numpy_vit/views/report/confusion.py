@@ -6,6 +6,7 @@ import numpy as np
 
 from numpy_vit.views.report.answers import Answers
 from numpy_vit.views.report.markup import escape, framed, paragraph, percent, table, tag
+from numpy_vit.views.table import confused_pairs
 
 MOST_CLASSES = 20  # more do not fit beside each other
 _PAIRS = 20
@@ -42,15 +43,10 @@ def _whole(counts: list[list[int]], names: list[str]) -> str:
 
 
 def _pairs(answers: Answers) -> str:
-    wrong = answers.counts
-    of_class = wrong.sum(axis=1)
-    np.fill_diagonal(wrong, 0)
-    true, predicted = np.nonzero(wrong)
-    order = np.argsort(-wrong[true, predicted], kind="stable")[:_PAIRS]
     names = answers.class_names
     rows = [
-        [names[t], names[p], f"{wrong[t, p]:,}", percent(float(wrong[t, p] / of_class[t]))]
-        for t, p in zip(true[order].tolist(), predicted[order].tolist(), strict=True)
+        [names[t], names[p], f"{count:,}", percent(count / total)]
+        for t, p, count, total in confused_pairs(answers.counts, _PAIRS)
     ]
     if not rows:
         return ""

@@ -18,6 +18,7 @@ from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Array, Params
 from numpy_vit.views import saliency
 from numpy_vit.views.colour_maps import diverging, sequential
+from numpy_vit.views.likeliest import likeliest
 from numpy_vit.views.report import packed
 from numpy_vit.views.report.markup import percent, picture_url
 from numpy_vit.views.report.packed import Packed
@@ -135,14 +136,6 @@ def look(
     gradients = _stacked(model.attention_gradients(cache, record), averaged)
     named = tuple((class_names[i], share) for i, share in top)
     return Explored(image, named, packed.weights(weights, T), packed.signed(gradients, T))
-
-
-def likeliest(logits: Array, count: int) -> list[tuple[int, float]]:
-    """Return the likeliest classes of logits (K,) and their shares, equal ones in the order of their numbers."""
-    wide = logits.astype(np.float64)
-    shares = np.exp(wide - wide.max())
-    shares /= shares.sum()
-    return [(i, float(shares[i])) for i in np.argsort(-wide, kind="stable")[:count].tolist()]
 
 
 def script_data(config: Config, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:

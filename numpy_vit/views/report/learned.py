@@ -12,7 +12,6 @@ from numpy_vit.views.colour_maps import diverging
 from numpy_vit.views.report.markup import note, opening, paragraph, picture_url, tag
 from numpy_vit.views.tiles import drawn_size
 
-_MOST = 16  # tiles a side; of a larger grid, every second, third, ... patch has one
 _WIDE = 720  # pixels of the whole picture, about
 _FILTERS, _FILTER_SIDE, _COLUMNS = 28, 64, 7
 
@@ -23,8 +22,8 @@ def positions(params: Params, config: Config) -> str:
         return note("This model has no position table.")
     alike = position_maps.similarities(position_maps.rows(params, config), config.grid)  # (gy, gx, gy, gx)
     gy, gx = config.grid
-    every = -(-max(gy, gx) // _MOST)
-    tiles = diverging(alike[::every, ::every])  # (rows, columns, gy, gx, 3)
+    thinned, every = position_maps.thinned(alike)
+    tiles = diverging(thinned)  # (rows, columns, gy, gx, 3)
     size = drawn_size((gy, gx), max(max(gy, gx), min(96, _WIDE // max(tiles.shape[:2]))))
     words = f"{gy} × {gx} patches" + (f", every {every}th has a tile" if every > 1 else "")
     said = f"maps of how alike the positions of {words} are"
