@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from numpy_vit.cli.progress import counted
 from numpy_vit.views import costs, memory, speed
 from numpy_vit.views.shapes import Shape, head_width, intermediate_shapes, parameter_shapes
 from numpy_vit.views.table import table
@@ -89,7 +90,7 @@ def _estimate(estimate: Mapping[str, Any], config: Any) -> str:
     reached += f" and {speed.utilisation(config, speed.INFERENCE):.0%} in inference"
     return (
         f"estimate for a batch of {batch} on this machine, in shards of {estimate['shard_size']}, "
-        f"{estimate['workers']} workers\n"
+        f"{counted(estimate['workers'], 'worker')}\n"
         f"training step: {memory.readable(sum(step.values()))}, {_seconds(estimate['step_seconds'])}, "
         f"{_seconds(estimate['step_seconds'] / batch)} an image\n"
         f"inference:     {memory.readable(sum(inference.values()))}, {_seconds(estimate['inference_seconds'])}, "

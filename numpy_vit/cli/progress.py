@@ -1,4 +1,4 @@
-"""Telling how far training is: a moving line on a terminal, one line an epoch elsewhere."""
+"""Telling how far a command is: a moving line on a terminal, one line an epoch elsewhere; counts and times in words."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ class Progress:
 def reading(progress: Progress) -> Callable[[int, int], None]:
     """Return what shows how many images of a data set have been read."""
     return lambda done, total: progress.line(f"reading {done:,} of {total:,} images")
+
+
+def counted(count: int, name: str) -> str:
+    """Return "1 epoch", "2 epochs"."""
+    return f"{count:,} {name}{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:

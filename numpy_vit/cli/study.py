@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy_vit.cli import train_options, train_task, training
-from numpy_vit.cli.progress import Progress, duration
+from numpy_vit.cli.progress import Progress, counted, duration
 from numpy_vit.cli.usage import UsageError, add_workers, cores, positive, usage
 
 if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BLAS threads
@@ -202,8 +202,8 @@ def _headline(
         f"{name}: {study.question}\n"
         f"{folder.settings['data']['name']}: {len(train):,} training and {len(test):,} test images, "
         f"{'x'.join(map(str, train.shape))}\n"
-        f"{_counted(len(arms), 'arm')} x {_counted(seeds, 'seed')} = {len(arms) * seeds} runs of "
-        f"{_counted(epochs, 'epoch')}; {_counted(task.workers, 'worker')}; writing to {folder.path}"
+        f"{counted(len(arms), 'arm')} x {counted(seeds, 'seed')} = {len(arms) * seeds} runs of "
+        f"{counted(epochs, 'epoch')}; {counted(task.workers, 'worker')}; writing to {folder.path}"
     )
 
 
@@ -225,7 +225,3 @@ def _again(args: argparse.Namespace, folder: StudyFolder) -> str:
 
 def _option(field: str) -> str:
     return f"--{field.replace('_', '-')}"
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numpy_vit.cli.progress import Progress, duration
+from numpy_vit.cli.progress import Progress, counted, duration
 
 if TYPE_CHECKING:  # NumPy must not load before main has chosen the number of BLAS threads
     from numpy_vit.data import Split
@@ -122,7 +122,7 @@ def _outlook(task: Task, state: State, seconds: float) -> str:
     step = estimates.step_memory(config, task.recipe.batch_size, task.workers, averages)
     size = estimates.about_bytes(sum(step.values()) + images + estimates.PROCESS)
     left = task.recipe.epochs - state.epoch
-    return f"about {estimates.about_seconds(seconds)} and {size}: {left} epochs of {task.batches} steps"
+    return f"about {estimates.about_seconds(seconds)} and {size}: {counted(left, 'epoch')} of {task.batches} steps"
 
 
 def _headline(folder: RunFolder, task: Task, state: State) -> str:
@@ -133,8 +133,8 @@ def _headline(folder: RunFolder, task: Task, state: State) -> str:
         f"{channels}x{height}x{width}, {len(train.class_names)} classes\n"
         f"{type_of(task)}: patch {config.patch[0]}x{config.patch[1]}, {config.num_patches} patches, "
         f"width {config.embed_dim}, depth {config.depth}, {config.num_heads} heads, {state.flat.size:,} parameters; "
-        f"{task.workers} workers\n"
-        f"{recipe.optimizer}, rate {recipe.lr:g}, {recipe.epochs} epochs of {task.batches} batches of "
+        f"{counted(task.workers, 'worker')}\n"
+        f"{recipe.optimizer}, rate {recipe.lr:g}, {counted(recipe.epochs, 'epoch')} of {task.batches} batches of "
         f"{recipe.batch_size}, seed {recipe.seed}{_frozen(state)}; writing to {folder.path}"
     )
 

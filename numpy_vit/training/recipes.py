@@ -45,7 +45,10 @@ RECIPES: dict[str, Named] = {
     ),
     "mae": Named(
         "vit_mini_patch4_32",
-        Recipe(epochs=60, batch_size=256, lr=1.5e-3, beta2=0.95, warmup_epochs=4, flip=True, crop_scale=0.4),
+        Recipe(
+            epochs=40, batch_size=256, optimizer="muon", lr=2e-3, momentum=0.95, beta2=0.95, warmup_epochs=2, flip=True,
+            crop_scale=0.4, test_every=4,
+        ),
         {"class_token": True, "fc_norm": False, "pos_embed": "sincos_2d_mae"},
     ),
     "finetune": Named(
@@ -56,7 +59,13 @@ RECIPES: dict[str, Named] = {
         ),
         {"drop_path_rate": 0.1},
     ),
-    "small": Named("vit_mini_patch4_32", Recipe(epochs=50, batch_size=64, weight_decay=0.05, padding=4, flip=True)),
+    "small": Named(
+        "vit_mini_patch4_32",
+        Recipe(
+            epochs=20, batch_size=64, optimizer="muon", lr=2e-3, momentum=0.95, beta2=0.98, warmup_epochs=1, padding=4,
+            flip=True, label_smoothing=0.1,
+        ),
+    ),
 }  # fmt: skip
 
 # What `numpy-vit train` takes for each kind of data when no recipe is named.

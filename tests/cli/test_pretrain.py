@@ -22,7 +22,7 @@ SMALL = (
 
 
 def test_from_pixels_to_a_probe_and_a_classifier(cli: Cli, tmp_path: Path) -> None:
-    result = cli("pretrain", *SMALL, "--epochs", "2", "--out", "mae")
+    result = cli("pretrain", *SMALL, "--epochs", "2", "--test-every", "1", "--out", "mae")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     folder = tmp_path / "mae"
