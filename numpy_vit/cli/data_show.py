@@ -10,7 +10,8 @@ from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import natural, positive, usage
 
 if TYPE_CHECKING:
-    from numpy_vit.data import Augmentation, ImageSet
+    from numpy_vit.data import ImageSet, Split
+    from numpy_vit.training.recipe import Recipe
     from numpy_vit.tree import Array
 
 _COLUMNS = 8
@@ -21,6 +22,7 @@ _EXAMPLES = """examples:
   numpy-vit data show folder:photos --image-size 64 --out photos.png
   numpy-vit data show cifar10 --padding 4 --flip --out augmented.png
   numpy-vit data show cifar10 --recipe deit --out deit.png
+  numpy-vit data show cifar10 --erase 1 --erase-mode pixel --out erased.png
 """
 
 
@@ -30,7 +32,8 @@ def add(subcommands: Any) -> None:
         "show",
         help="draw training images on a sheet",
         description="Draw training images of every class on a contact sheet, as a model gets them, and say how many "
-        "images and classes there are. With augmentation each row is one image, first as it is, then as epochs see it.",
+        "images and classes there are. With augmentation each row is one image, first as it is, then as epochs see it; "
+        "where images are mixed, those of the sheet are the batch: the first row with the last, and so on inwards.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("data", metavar="SPEC", help="the data set, such as digits, shapes or folder:PATH")
@@ -45,11 +48,7 @@ def add(subcommands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw the sheet and say what is on it."""
-    from dataclasses import replace
-
-    from numpy_vit.data import Augmentation, load
-    from numpy_vit.data.preprocessing import measured
-    from numpy_vit.training import classification
+    from numpy_vit.data import load
     from numpy_vit.training.recipe import Recipe
     from numpy_vit.views import contact_sheet
 
@@ -58,11 +57,10 @@ def run(args: argparse.Namespace) -> int:
     data = load(args.data, args.image_size, reading(progress))
     progress.clear()
     with usage():
-        augmentation = classification.augmentation(recipe, measured(data.train)[0])
-        if replace(augmentation, mean=Augmentation.mean) == Augmentation():
-            images, words = _plain(data.train, args.count, args.seed)
+        if any(getattr(recipe, field) != getattr(Recipe, field) for field in train_options.AUGMENTATION_FIELDS):
+            images, words = _augmented(data, args.count, recipe)
         else:
-            images, words = _augmented(data.train, args.count, args.seed, augmentation)
+            images, words = _plain(data.train, args.count, args.seed)
     contact_sheet.draw(images, words, args.out, _COLUMNS, data.train.name)
     channels, height, width = data.train.shape
     print(
@@ -82,17 +80,30 @@ def _plain(train: ImageSet, count: int, seed: int) -> tuple[Array, list[str]]:
     return part.images, [train.class_names[label] for label in part.labels]
 
 
-def _augmented(train: ImageSet, count: int, seed: int, augmentation: Augmentation) -> tuple[Array, list[str]]:
-    """Rows of one image and what the first epochs make of it."""
+def _augmented(data: Split, count: int, recipe: Recipe) -> tuple[Array, list[str]]:
+    """Rows of one image and what the first epochs make of it, as the batch that the rows are."""
     import numpy as np
 
-    chosen = _chosen(train, -(-count // _COLUMNS), seed)
+    from numpy_vit.data import Preprocessing
+    from numpy_vit.models import vit
+    from numpy_vit.training import classification
+    from numpy_vit.training.task import Task
+    from numpy_vit.views.heat_maps import shown
+
+    train, preprocessing = data.train, Preprocessing.of(data.train)
+    task = Task(classification, vit, None, recipe, data, preprocessing)  # no batch asks for the model's configuration
+    rows = -(-count // _COLUMNS)
+    if recipe.mixup or recipe.cutmix:
+        rows += rows % 2  # the middle one of an odd batch would be mixed with itself
+    chosen = _chosen(train, rows, recipe.seed)
     part = train.take(chosen)
-    versions = [augmentation.apply(part.images, seed, epoch, chosen) for epoch in range(_COLUMNS - 1)]
-    columns = np.stack([part.images, *versions], axis=1)  # (rows, columns, C, Y, X)
+    seen = [classification.prepare(task, chosen, 0, epoch, 0, np.float32) for epoch in range(_COLUMNS - 1)]
+    columns = np.stack([preprocessing.apply(part.images), *(batch.images for batch in seen)], axis=1)
+    images = columns.reshape(-1, *train.shape)  # row by row
+    pictures = np.stack([shown(image, preprocessing.mean, preprocessing.std) for image in images])
     names = [train.class_names[label] for label in part.labels]
     words = [word for name in names for word in (name, *(f"epoch {epoch + 1}" for epoch in range(_COLUMNS - 1)))]
-    return columns.reshape(-1, *train.shape), words
+    return pictures.transpose(0, 3, 1, 2), words
 
 
 def _chosen(train: ImageSet, count: int, seed: int) -> Array:

@@ -26,8 +26,8 @@ _EXAMPLES = """examples:
 _DECODER = {"decoder_embed_dim": "width", "decoder_depth": "blocks", "decoder_num_heads": "heads"}
 # Fields of a recipe that are about labels, or about a model that sees every patch.
 _UNUSED = (
-    "patch_drop", "patch_drop_until", "layer_decay", "label_smoothing", "mixup", "cutmix", "erase", "distill",
-    "distill_alpha", "distill_temperature",
+    "patch_drop", "patch_drop_until", "patch_drop_steps", "layer_decay", "label_smoothing", "mixup", "cutmix", "erase",
+    "erase_mode", "distill", "distill_alpha", "distill_temperature",
 )  # fmt: skip
 _MASKS = 8  # images in the picture of reconstructions
 PICTURE = "reconstruction.png"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 from numpy_vit.cli.usage import add_workers, positive
@@ -23,6 +25,7 @@ _EXAMPLES = """examples:
 _OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--epochs": ("epochs", int, "passes over the training images"),
     "--batch-size": ("batch_size", int, "images a step; it is computed in shards, so memory does not depend on it"),
+    "--repeats": ("repeats", int, "times that a sample comes in an epoch in which it comes"),
     "--optimizer": ("optimizer", str, "adamw, adam, sgd or muon"),
     "--lr": ("lr", float, "learning rate after warm-up"),
     "--weight-decay": ("weight_decay", float, "of matrices; biases, norms, tokens and positions are not decayed"),
@@ -32,12 +35,13 @@ _OPTIMISATION: dict[str, tuple[str, Any, str]] = {
     "--schedule": ("schedule", str, "cosine, linear or constant, after the warm-up"),
     "--warmup-epochs": ("warmup_epochs", float, "of linear warm-up"),
     "--layer-decay": ("layer_decay", float, "each layer's rate is the next one's times this"),
-    "--clip": ("clip", float, "largest norm of the gradient; inf for no clipping"),
+    "--clip": ("clip", float, "largest norm of the gradient"),
     "--label-smoothing": ("label_smoothing", float, "of the targets"),
     "--ema": ("ema", float, "decay of averaged weights, which are then evaluated and saved"),
     "--freeze": ("freeze", str, "parameters that stay as they are: stem,blocks.0 or body (all but the head)"),
     "--patch-drop": ("patch_drop", float, "share of the patches that is dropped at first: the time falls with it"),
     "--patch-drop-until": ("patch_drop_until", float, "share of the epochs after which none is dropped any more"),
+    "--patch-drop-steps": ("patch_drop_steps", int, "equal steps in which the share falls to none until then"),
     "--test-every": ("test_every", int, "epochs between two looks at the test part"),
     "--distill": ("distill", str, "soft or hard, for --teacher"),
     "--distill-alpha": ("distill_alpha", float, "weight of the teacher's part of the loss"),
@@ -51,11 +55,13 @@ _AUGMENTATION: dict[str, tuple[str, Any, str]] = {
     "--affine": ("affine", float, "strength of random rotation, scale, shear and shift; 1 suits handwriting"),
     "--auto-augment": ("auto_augment", str, "RandAugment as rand-m9-mstd0.5-inc1, or 3-Augment as 3a"),
     "--color-jitter": ("color_jitter", float, "strength of random brightness, contrast and saturation"),
-    "--erase": ("erase", float, "share of the images that get a box of noise"),
+    "--erase": ("erase", float, "share of the images that lose a random box"),
+    "--erase-mode": ("erase_mode", str, "what the box becomes: const (the mean colour) or pixel (noise)"),
     "--mixup": ("mixup", float, "alpha of Mixup; 0.8 is usual"),
     "--cutmix": ("cutmix", float, "alpha of CutMix; 1 is usual"),
-    "--repeats": ("repeats", int, "times that a sample comes in an epoch in which it comes"),
 }
+# Fields that a recipe may leave unset: the word none takes back what it sets.
+_MAY_BE_NONE = ("layer_decay", "clip", "ema", "freeze", "crop_scale", "auto_augment")
 _SIZES = {
     "--patch-size": ("patch_size", "side of a patch"),
     "--embed-dim": ("embed_dim", "width D"),
@@ -73,11 +79,15 @@ _DATA = {
     "--test-images": ("test_images", "test on so many images only"),
 }
 
-RECIPE_FIELDS = [field for table in (_OPTIMISATION, _AUGMENTATION) for field, *_ in table.values()] + [
-    "flip",
-    "nesterov",
-]
+AUGMENTATION_FIELDS = [*(field for field, *_ in _AUGMENTATION.values()), "flip"]
+RECIPE_FIELDS = [*(field for field, *_ in _OPTIMISATION.values()), "nesterov", *AUGMENTATION_FIELDS]
 MODEL_FIELDS = [field for table in (_SIZES, _RATES) for field, *_ in table.values()]
+
+
+class _Word(Enum):
+    """What an option holds that was given as a word instead of a value; one that was not given holds None."""
+
+    NONE = "none"
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -143,8 +153,7 @@ def add_model(group: Any) -> None:
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Add the options that set the fields of a recipe."""
-    group = parser.add_argument_group("training")
-    _add_table(group, _OPTIMISATION)
+    group = _add_table(parser, "training", _OPTIMISATION)
     group.add_argument(
         "--nesterov", action=argparse.BooleanOptionalAction, default=None, help="Nesterov's momentum for sgd"
     )
@@ -153,16 +162,36 @@ def add_training(parser: argparse.ArgumentParser) -> None:
 
 def add_augmentation(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is done to the training images."""
-    group = parser.add_argument_group("augmentation")
-    _add_table(group, _AUGMENTATION)
+    group = _add_table(parser, "augmentation", _AUGMENTATION)
     group.add_argument(
         "--flip", action=argparse.BooleanOptionalAction, default=None, help="mirror half of the training images"
     )
 
 
-def _add_table(group: Any, table: dict[str, tuple[str, Any, str]]) -> None:
+def _add_table(parser: argparse.ArgumentParser, title: str, table: dict[str, tuple[str, Any, str]]) -> Any:
+    """Add a table's options as a group, and return the group."""
+    unset = [option for option, (field, *_) in table.items() if field in _MAY_BE_NONE]
+    group = parser.add_argument_group(title, f"none turns off what a recipe sets of {', '.join(unset)}.")
     for option, (field, kind, text) in table.items():
-        group.add_argument(option, dest=field, type=kind, metavar=kind.__name__.upper(), help=text)
+        metavar, parse = kind.__name__.upper(), _or_none(kind) if field in _MAY_BE_NONE else kind
+        group.add_argument(option, dest=field, type=parse, metavar=metavar, help=text)
+    return group
+
+
+def _or_none(kind: type) -> Callable[[str], Any]:
+    """Return an argparse type that takes the word none as well as values of a kind."""
+
+    def parse(text: str) -> Any:
+        return _Word.NONE if text == _Word.NONE.value else kind(text)
+
+    parse.__name__ = f"{kind.__name__} or none"  # which argparse's error names
+    return parse
+
+
+def recipe_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a recipe that were given, None for those that the word none turns off."""
+    found = {field: getattr(args, field, None) for field in RECIPE_FIELDS}
+    return {field: None if value is _Word.NONE else value for field, value in found.items() if value is not None}
 
 
 def given(args: argparse.Namespace) -> list[str]:

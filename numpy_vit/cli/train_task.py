@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy_vit.cli import training
 from numpy_vit.cli.progress import Progress, reading
-from numpy_vit.cli.train_options import MODEL_FIELDS, RECIPE_FIELDS
+from numpy_vit.cli.train_options import MODEL_FIELDS, recipe_fields
 from numpy_vit.cli.usage import UsageError, usage
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def task(args: argparse.Namespace, workers: int) -> tuple[Task, Selection, Param
         with usage():
             config = deit.Config(**{**vars(config), "class_token": True, "global_pool": "token", "fc_norm": None})
     model = deit if args.distilled else vit
-    made = Task(classification, model, config, chosen.recipe, data, preprocessing, workers)
+    with usage():
+        made = Task(classification, model, config, chosen.recipe, data, preprocessing, workers)
     return (replace(made, teacher=teacher(args.teacher, made)) if args.teacher else made), selection, params
 
 
@@ -101,11 +102,11 @@ def changed(args: argparse.Namespace, recipe: Recipe) -> Recipe:
     """
     from dataclasses import replace
 
-    given = {field: getattr(args, field) for field in RECIPE_FIELDS if getattr(args, field, None) is not None}
+    given = recipe_fields(args)
     if "epochs" in given and "warmup_epochs" not in given:  # a warm-up that was not given shrinks with a shorter run
         share = given["epochs"] / recipe.epochs
         given["warmup_epochs"] = min(recipe.warmup_epochs, recipe.warmup_epochs * share)
-    if "padding" in given or "crop_scale" in given:  # one crop takes the place of the other
+    if "padding" in given or given.get("crop_scale") is not None:  # one crop takes the place of the other
         given = {"padding": 0, "crop_scale": None, **given}
     with usage():
         return replace(recipe, **given)

@@ -87,14 +87,24 @@ def pad(images: Array, padding: int, mode: PadMode = "constant") -> Array:
     ------
     ValueError : a negative padding, one that the image cannot be mirrored by, or an unknown mode.
     """
+    check_padding(images.shape, padding, mode)
+    widths = [(0, 0)] * (images.ndim - 2) + [(padding, padding)] * 2
+    return np.pad(images, widths, mode=mode)
+
+
+def check_padding(shape: tuple[int, ...], padding: int, mode: PadMode) -> None:
+    """Refuse a padding that images of `shape` (..., Y, X) cannot have.
+
+    Raises
+    ------
+    ValueError : a negative padding, one that the image cannot be mirrored by, or an unknown mode.
+    """
     if mode not in PAD_MODES:
         raise ValueError(f"mode must be one of {PAD_MODES}, not {mode!r}")
     if padding < 0:
         raise ValueError(f"padding must not be negative, not {padding}; 0 turns it off")
-    if mode == "reflect" and padding >= min(images.shape[-2:]):
-        raise ValueError(f"reflect needs a padding below the sides {images.shape[-2:]}, not {padding}; take constant")
-    widths = [(0, 0)] * (images.ndim - 2) + [(padding, padding)] * 2
-    return np.pad(images, widths, mode=mode)
+    if mode == "reflect" and padding >= min(shape[-2:]):
+        raise ValueError(f"reflect needs a padding below the sides {tuple(shape[-2:])}, not {padding}; take constant")
 
 
 def draw_corner(padding: int, rng: np.random.Generator) -> tuple[int, int]:

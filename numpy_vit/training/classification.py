@@ -51,7 +51,7 @@ def prepare(task: Task, indices: Array, repeats: Array | int, epoch: int, number
     images = augmentation(recipe, task.preprocessing.mean).apply(part.images, recipe.seed, epoch, indices, repeats)
     x = task.preprocessing.apply(images, dtype)
     if recipe.erase:
-        x = RandomErasing(recipe.erase).apply(x, recipe.seed, epoch, indices, repeats)
+        x = RandomErasing(recipe.erase, recipe.erase_mode).apply(x, recipe.seed, epoch, indices, repeats)
     targets = part.labels
     if recipe.mixup or recipe.cutmix:
         mixer = mixing.Mixing(recipe.mixup, recipe.cutmix)

@@ -9,7 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from numpy_vit.data.augment import Augmentation
-from numpy_vit.data.transforms import PAD_MODES, PadMode
+from numpy_vit.data.pillow_augment import check_channels
+from numpy_vit.data.random_erasing import MODES as ERASE_MODES
+from numpy_vit.data.random_erasing import Mode as EraseMode
+from numpy_vit.data.transforms import PAD_MODES, PadMode, check_padding
 from numpy_vit.training import adam, adamw, muon, schedules, sgd
 from numpy_vit.training.distillation import KINDS as DISTILLATIONS
 
@@ -38,11 +41,12 @@ class Recipe:
     crop_scale : smallest share of the image's area that a random resized crop takes; None for no such crop
     auto_augment : "rand-m9-mstd0.5-inc1" and the like for RandAugment, "3a" for 3-Augment; None for neither
     color_jitter : strength of random brightness, contrast and saturation
-    erase : share of the images that get a random box of noise
+    erase, erase_mode : share of the images that lose a random box, which becomes the mean colour ("const") or noise of
+        its own in every value ("pixel")
     mixup, cutmix : α of Mixup and of CutMix; 0 for none.  With both, a batch gets either with probability 1/2
     repeats : times that a sample comes in an epoch in which it comes; an epoch stays as long as it is
-    patch_drop, patch_drop_until : share of the patches that is dropped at first, and the share of the epochs after
-        which none is any more
+    patch_drop, patch_drop_until, patch_drop_steps : share of the patches that is dropped at first, the share of the
+        epochs after which none is any more, and in how many equal steps it falls to that
     freeze : patterns of parameters that stay as they are, separated by commas, such as "stem" or "body"; None for none
     distill, distill_alpha, distill_temperature : "soft" or "hard" distillation from a teacher, the weight of its part
         of the loss, and the temperature of soft targets
@@ -77,11 +81,13 @@ class Recipe:
     auto_augment: str | None = None
     color_jitter: float = 0.0
     erase: float = 0.0
+    erase_mode: EraseMode = "const"
     mixup: float = 0.0
     cutmix: float = 0.0
     repeats: int = 1
     patch_drop: float = 0.0
     patch_drop_until: float = 0.6
+    patch_drop_steps: int = 1
     freeze: str | None = None
     distill: str = "soft"
     distill_alpha: float = 0.5
@@ -102,7 +108,7 @@ class Recipe:
             "schedule": (self.schedule in schedules.SCHEDULES, f"one of {', '.join(schedules.SCHEDULES)}"),
             "warmup_epochs": (0 <= self.warmup_epochs < self.epochs, f"at least 0 and less than {self.epochs} epochs"),
             "layer_decay": (self.layer_decay is None or 0 < self.layer_decay <= 1, "in (0, 1]"),
-            "clip": (self.clip is None or self.clip > 0, "positive; leave it out for no clipping"),
+            "clip": (self.clip is None or self.clip > 0, "positive; None for no clipping"),
             "label_smoothing": (0 <= self.label_smoothing < 1, "in [0, 1)"),
             "ema": (self.ema is None or 0 <= self.ema < 1, "in [0, 1)"),
             "padding": (self.padding >= 0, "0 or positive"),
@@ -111,11 +117,13 @@ class Recipe:
             "crop_scale": (self.crop_scale is None or 0 < self.crop_scale <= 1, "in (0, 1]; None for no resized crop"),
             "color_jitter": (0 <= self.color_jitter < float("inf"), "0 or positive"),
             "erase": (0 <= self.erase <= 1, "in [0, 1]"),
+            "erase_mode": (self.erase_mode in ERASE_MODES, f"one of {', '.join(ERASE_MODES)}"),
             "mixup": (0 <= self.mixup < float("inf"), "0 or positive"),
             "cutmix": (0 <= self.cutmix < float("inf"), "0 or positive"),
             "repeats": (1 <= self.repeats <= self.batch_size, f"between 1 and {self.batch_size}, the batch size"),
             "patch_drop": (0 <= self.patch_drop < 1, "in [0, 1)"),
             "patch_drop_until": (0 <= self.patch_drop_until <= 1, "in [0, 1]"),
+            "patch_drop_steps": (self.patch_drop_steps >= 1, "at least 1"),
             "distill": (self.distill in DISTILLATIONS, f"one of {', '.join(DISTILLATIONS)}"),
             "distill_alpha": (0 <= self.distill_alpha <= 1, "in [0, 1]"),
             "distill_temperature": (0 < self.distill_temperature < float("inf"), "positive"),
@@ -131,9 +139,17 @@ class Recipe:
         if self.padding and self.crop_scale is not None:
             raise ValueError(f"padding {self.padding} and crop_scale {self.crop_scale} both crop: choose one of them")
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise ValueError unless images of `shape` (C, Y, X) can be augmented so."""
+        check_padding(shape, self.padding, self.pad_mode)
+        if self.crop_scale is not None or self.auto_augment is not None or self.color_jitter:
+            check_channels(shape[0])
+
     def patch_drop_in(self, epoch: int) -> float:
         """Return the share of the patches that is dropped in an epoch; epoch 0 is the first."""
-        return self.patch_drop if epoch < self.patch_drop_until * self.epochs else 0.0
+        until, steps = self.patch_drop_until * self.epochs, self.patch_drop_steps
+        left = sum(epoch < until * step / steps for step in range(1, steps + 1))  # steps down that are still to come
+        return self.patch_drop * left / steps
 
     @property
     def update_matrix(self) -> Callable[..., None] | None:

@@ -39,7 +39,8 @@ RECIPES: dict[str, Named] = {
         "vit_mini_patch4_32",
         Recipe(
             epochs=100, batch_size=128, lr=1e-3, warmup_epochs=5, flip=True, crop_scale=0.3, label_smoothing=0.1,
-            auto_augment="rand-m9-mstd0.5-inc1", erase=0.25, mixup=0.8, cutmix=1.0, repeats=3, ema=0.999,
+            auto_augment="rand-m9-mstd0.5-inc1", erase=0.25, erase_mode="pixel", mixup=0.8, cutmix=1.0, repeats=3,
+            ema=0.999,
         ),
         {"drop_path_rate": 0.1},
     ),

@@ -32,6 +32,9 @@ class Task:
     workers: int = 1
     teacher: Callable[[Array, Array], Array] | None = None
 
+    def __post_init__(self) -> None:
+        self.recipe.check(self.data.train.shape)
+
     @property
     def batches(self) -> int:
         """Steps an epoch."""

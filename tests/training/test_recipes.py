@@ -34,5 +34,12 @@ def test_the_recipe_of_deit_is_that_of_its_paper() -> None:
     assert (recipe.optimizer, recipe.weight_decay, recipe.schedule) == ("adamw", 0.05, "cosine")
     assert (recipe.warmup_epochs, recipe.label_smoothing, recipe.repeats) == (5, 0.1, 3)
     assert (recipe.mixup, recipe.cutmix, recipe.erase) == (0.8, 1.0, 0.25)
+    assert recipe.erase_mode == "pixel"
     assert recipe.auto_augment == "rand-m9-mstd0.5-inc1"
     assert deit.fields["drop_path_rate"] == 0.1
+
+
+def test_recipes_with_published_accuracies_erase_and_drop_as_they_did() -> None:
+    for name in ("digits", "mnist", "fashion", "cifar10", "mae", "small", "finetune"):
+        recipe = RECIPES[name].recipe
+        assert (recipe.erase_mode, recipe.patch_drop_steps) == ("const", 1), name
