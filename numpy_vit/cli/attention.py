@@ -121,13 +121,13 @@ def _named(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -
     """The image that was named, and the mask that was given with it, cut to what the model sees of the image."""
     import numpy as np
 
-    from numpy_vit.data.image_files import read_image
     from numpy_vit.errors import DataError
+    from numpy_vit.training.opened import read_for
 
     images = seen_image.read(args.image, opened, transform).pixels[np.newaxis]
     if args.mask is None:
         return _Seen(images, [args.image], None)
-    image, mask = read_image(args.image), read_image(args.mask, 1)
+    image, mask = read_for(opened, args.image), read_for(opened, args.mask, 1)
     if mask.size != image.size:
         raise DataError(
             f"{args.mask} has {mask.width}x{mask.height} pixels, {args.image} {image.width}x{image.height}: "

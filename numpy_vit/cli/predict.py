@@ -34,7 +34,12 @@ def add(commands: Any) -> None:
         "Exit status 2 if an image cannot be read; the others are classified all the same.",
         epilog=_EXAMPLES,
     )
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="an image file; EXIF orientation is not applied")
+    parser.add_argument(
+        "images",
+        nargs="+",
+        metavar="IMAGE",
+        help="an image file; EXIF orientation is applied for models that numpy-vit trained",
+    )
     parser.add_argument("--checkpoint", required=True, metavar="FILE", help="any checkpoint, or the folder of a run")
     parser.add_argument("--top", type=positive, default=5, metavar="N", help="how many classes (default: 5)")
     parser.add_argument("--heads", type=positive, metavar="N", help="attention heads, where the file does not say")
@@ -101,10 +106,10 @@ def names_of(opened: Opened, labels: str | None) -> tuple[list[str], str]:
 
 
 def _logits(opened: Opened, transform: EvalTransform, image: str | Path) -> Array:
-    from numpy_vit.data.image_files import read_image
     from numpy_vit.errors import DataError
+    from numpy_vit.training.opened import read_for
 
-    picture = read_image(image, opened.config.in_chans)
+    picture = read_for(opened, image)
     try:
         pixels = transform.apply(picture)
     except DataError as error:

@@ -64,11 +64,11 @@ def see(image: Image.Image, transform: EvalTransform, name: str) -> Seen:
 
 def read(name: str, opened: Opened, transform: EvalTransform) -> Seen:
     """Prepare an image file, or test:N, a test image of the data set that the checkpoint was trained on."""
-    from numpy_vit.data.image_files import read_image
+    from numpy_vit.training.opened import read_for
 
     if (match := _TEST.fullmatch(name)) and not Path(name).exists():
         return _of_test(int(match[1]), opened, transform)
-    return see(read_image(name, opened.config.in_chans), transform, name)
+    return see(read_for(opened, name), transform, name)
 
 
 def _of_test(number: int, opened: Opened, transform: EvalTransform) -> Seen:

@@ -8,11 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from PIL import Image
+
 from numpy_vit.checkpoints.load import load
 from numpy_vit.checkpoints.report import Report
 from numpy_vit.data import published
 from numpy_vit.data.eval_transform import EvalTransform
-from numpy_vit.data.image_files import MODES
+from numpy_vit.data.image_files import MODES, read_image, read_turned
 from numpy_vit.errors import CheckpointError, DataError
 from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Params
@@ -56,6 +58,23 @@ def open_model(name: str | os.PathLike[str], **overrides: Any) -> Opened:
     loaded = load(checkpoint_path(name), **overrides)
     path, family = Path(loaded.report.path), loaded.report.family
     return Opened(path, loaded.model, loaded.config, loaded.params, family, loaded.extra, loaded.report)
+
+
+def read_for(opened: Opened, path: str | os.PathLike[str], channels: int | None = None) -> Image.Image:
+    """Read a picture as those were read that the model was trained on.
+
+    `numpy-vit train` turns photographs upright as their EXIF orientation says; timm and torchvision do not.
+
+    Parameters
+    ----------
+    channels : 1 or 3; None for the model's own
+
+    Raises
+    ------
+    DataError : the file is missing, broken or no image.
+    """
+    read = read_turned if "preprocessing" in opened.extra else read_image
+    return read(path, channels or opened.config.in_chans)
 
 
 def preprocessing_of(opened: Opened, name: str | None = None) -> tuple[EvalTransform, str]:

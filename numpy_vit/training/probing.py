@@ -16,6 +16,7 @@ from numpy_vit.training import adamw, schedules
 from numpy_vit.training.evaluate import predict
 from numpy_vit.tree import Array, Params, pack
 
+HEADS = ("head", "head_dist")
 DECAYS = (1e-2, 1e-1, 1.0, 3.0, 10.0, 20.0)
 NEIGHBOURS, TEMPERATURE = 20, 0.07  # Wu et al. 2018 and DINO
 _STEPS, _RATE = 300, 0.02
@@ -41,8 +42,8 @@ def features(
     workers: int = 1,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Array:
-    """Return what the head would read of each image, (n, D)."""
-    body = {name: part for name, part in params.items() if name != "head"}
+    """Return what the head would read of each image, (n, D): for a DeiT the mean of what its two heads would."""
+    body = {name: part for name, part in params.items() if name not in HEADS}
     return predict(model, body, replace(config, num_classes=0), data, preprocessing, workers, on_progress)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from numpy_vit.data import Preprocessing, load
-from numpy_vit.models import vit, vit_config
+from numpy_vit.models import deit, vit, vit_config
 from numpy_vit.training.probing import features, linear_probe, nearest
 
 
@@ -63,3 +63,16 @@ def test_features_are_what_the_head_reads() -> None:
     logits = vit.predict(params, preprocessing.apply(data.take(range(7)).images, np.float64), config)
     assert found.shape == (7, 64)
     np.testing.assert_allclose(found @ params["head"]["weight"].T + params["head"]["bias"], logits, atol=1e-12)
+
+
+def test_a_distilled_model_gives_what_its_heads_read() -> None:
+    config = deit.Config(
+        image_size=8, patch_size=2, in_chans=1, num_classes=3, embed_dim=16, depth=1, num_heads=2, global_pool="token"
+    )
+    params = deit.init(config, np.random.default_rng(0))
+    train = load("digits").train.subset(np.arange(6))
+    preprocessing = Preprocessing.of(train)
+    record: dict[str, np.ndarray] = {}
+    deit.forward(params, preprocessing.apply(train.images), config, record=record)
+    found = features(deit, params, config, train, preprocessing)
+    np.testing.assert_allclose(found, record["norm"][:, :2].mean(axis=1), atol=1e-5)
