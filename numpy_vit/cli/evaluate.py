@@ -12,6 +12,7 @@ from numpy_vit.cli.progress import Progress, reading
 from numpy_vit.cli.usage import add_workers, cores
 
 if TYPE_CHECKING:
+    from numpy_vit.data.selection import Selection
     from numpy_vit.training.evaluate import Evaluation
 
 _EXAMPLES = """examples:
@@ -32,7 +33,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--data",
         metavar="SPEC",
-        help="the data set (default: the one that it was trained on); it is resized to the model's size",
+        help="the data set, resized to the model's size (default: the images that its run chose)",
     )
     parser.add_argument("--part", choices=("test", "train"), default="test", help="default: test")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
@@ -43,7 +44,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print."""
     from numpy_vit.checkpoints import own
-    from numpy_vit.data import Preprocessing, describe_skipped, load
+    from numpy_vit.data import Preprocessing, describe_skipped
     from numpy_vit.errors import CheckpointError, DataError
     from numpy_vit.training.evaluate import evaluate
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     spec, names = args.data or checkpoint.extra["data"], checkpoint.extra["class_names"]
     preprocessing = Preprocessing.from_json(checkpoint.extra["preprocessing"])
     progress = Progress()
-    data = getattr(load(spec, preprocessing.size, reading(progress)), args.part)
+    data = getattr(_selection(args, checkpoint.extra, preprocessing.size).load(reading(progress)), args.part)
     progress.clear()
     if len(data.class_names) != len(names):
         raise DataError(
@@ -74,6 +75,17 @@ def run(args: argparse.Namespace) -> int:
         json.dumps(_as_json(result, spec, args.part, names)) if args.json else _as_text(result, spec, args.part, names)
     )
     return 0
+
+
+def _selection(args: argparse.Namespace, extra: dict[str, Any], size: tuple[int, int]) -> Selection:
+    """The images that the run was tested on, or all of --data, in the model's size."""
+    from dataclasses import replace
+
+    from numpy_vit.data.selection import Selection
+
+    if args.data:
+        return Selection(args.data, size)
+    return replace(Selection.from_json(extra.get("selection", {"name": extra["data"]})), image_size=size)
 
 
 def _as_json(result: Evaluation, spec: str, part: str, names: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ _EXAMPLES = """examples:
   numpy-vit train --init runs/pretrain-1 --data cifar10         fine-tune them
 """
 _DECODER = {"decoder_embed_dim": "width", "decoder_depth": "blocks", "decoder_num_heads": "heads"}
+_MODEL = (*_DECODER, "mask_ratio", "norm_pix_loss")  # fields of mae.Config besides the encoder
 # Fields of a recipe that are about labels, or about a model that sees every patch.
 _UNUSED = (
     "patch_drop", "patch_drop_until", "patch_drop_steps", "layer_decay", "label_smoothing", "mixup", "cutmix", "erase",
@@ -56,8 +58,7 @@ def add(commands: Any) -> None:
         "--norm-pix-loss", action=argparse.BooleanOptionalAction, help="normalise each patch's target (yes)"
     )
     for field, text in _DECODER.items():
-        option = f"--{field.replace('_', '-')}"
-        model.add_argument(option, type=positive, metavar="N", help=f"the decoder's {text}")
+        model.add_argument(_option(field), type=positive, metavar="N", help=f"the decoder's {text}")
     train_options.add_training(parser)
     parser.set_defaults(run=run, one_blas_thread=True, init=None)
 
@@ -66,9 +67,14 @@ def run(args: argparse.Namespace) -> int:
     """Pre-train or resume; return the exit status."""
     from numpy_vit.training.finite import NotFiniteError
 
+    own = [_option(field) for field in _MODEL if getattr(args, field) is not None]
+    if args.resume and (given := train_options.given(args) + own):
+        raise UsageError(f"--resume goes on with the run's own options: leave out {', '.join(given)}")
+    if given := [_option(field) for field in _UNUSED if getattr(args, field) is not None]:
+        raise UsageError(f"a masked autoencoder has no use for {', '.join(given)}: leave it out")
     args.recipe = args.recipe or "mae"
     if args.print_recipe:
-        print(train_task.describe(args))
+        print(json.dumps(_describe(args), indent=2))
         return 0
     workers = args.workers or cores()
     try:
@@ -87,16 +93,13 @@ def _begin(args: argparse.Namespace, workers: int) -> int:
     from numpy_vit.training.recipe import Recipe
     from numpy_vit.training.run_folder import RunFolder
 
-    if given := [f"--{field.replace('_', '-')}" for field in _UNUSED if getattr(args, field) is not None]:
-        raise UsageError(f"a masked autoencoder has no use for {', '.join(given)}: leave it out")
     chosen = train_task.recipe(args)
     selection = train_task.select(args, chosen.recipe.seed)
     data = train_task.load(selection)
     recipe = replace(chosen.recipe, **{field: getattr(Recipe, field) for field in _UNUSED})
-    fields = {field: getattr(args, field) for field in (*_DECODER, "mask_ratio", "norm_pix_loss")}
     with usage():
         encoder = train_task.variant_config(args, chosen, data.train, num_classes=0)
-        config = mae.Config(encoder, **{field: value for field, value in fields.items() if value is not None})
+        config = mae.Config(encoder, **_given(args))
         task = loop.Task(reconstruction, mae, config, recipe, data, Preprocessing.of(data.train), workers)
         state = loop.start(task)
     folder = RunFolder(Path(args.out) if args.out else training.new_folder("pretrain"), selection)
@@ -105,12 +108,28 @@ def _begin(args: argparse.Namespace, workers: int) -> int:
     return _train(folder, task, state)
 
 
+def _describe(args: argparse.Namespace) -> dict[str, Any]:
+    """The whole recipe, without what a masked autoencoder has no use for, and what it has besides."""
+    from numpy_vit.models import mae
+
+    about = train_task.describe(args)
+    about["recipe"] = {field: value for field, value in about["recipe"].items() if field not in _UNUSED}
+    return {**about, "autoencoder": {field: getattr(mae.Config, field) for field in _MODEL} | _given(args)}
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of mae.Config that were given."""
+    return {field: getattr(args, field) for field in _MODEL if getattr(args, field) is not None}
+
+
+def _option(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
+
+
 def _resume(args: argparse.Namespace, workers: int) -> int:
     from numpy_vit.training import reconstruction
     from numpy_vit.training.run_folder import resume
 
-    if given := [option for option in train_options.given(args) if option != "--recipe"]:
-        raise UsageError(f"--resume goes on with the run's own options: leave out {', '.join(given)}")
     progress = Progress()
     folder, task, state = resume(Path(args.resume), workers, reading(progress))
     progress.clear()

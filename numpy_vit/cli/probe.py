@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy_vit.cli.progress import Progress
 from numpy_vit.cli.train_options import add_data
-from numpy_vit.cli.usage import add_workers, cores, usage
+from numpy_vit.cli.usage import add_workers, cores, natural, positive, usage
 
 if TYPE_CHECKING:
     from numpy_vit.data import Preprocessing
@@ -37,7 +37,8 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--untrained", action="store_true", help="draw the model's weights anew: what the architecture alone is worth"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of --train-images, --test-images and --untrained")
+    parser.add_argument("--seed", type=natural, default=0, help="of --train-images, --test-images and --untrained")
+    parser.add_argument("--heads", type=positive, metavar="N", help="attention heads, where the file does not say")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     add_workers(parser)
     parser.set_defaults(run=run, one_blas_thread=True)
@@ -54,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     data = train_task.load(train_task.select(args, args.seed))
     with usage():
-        opened = open_model(args.checkpoint, image_size=data.train.shape[1:])
+        heads = {"num_heads": args.heads} if args.heads else {}
+        opened = open_model(args.checkpoint, image_size=data.train.shape[1:], **heads)
     params = opened.params
     if args.untrained:
         params = opened.model.init(opened.config, np.random.default_rng(args.seed))

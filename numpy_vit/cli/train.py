@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from numpy_vit.training.finite import NotFiniteError
 
     if args.print_recipe:
-        print(train_task.describe(args))
+        print(json.dumps(train_task.describe(args), indent=2))
         return 0
     workers = args.workers or cores()
     try:

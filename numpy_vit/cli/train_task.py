@@ -59,11 +59,16 @@ def task(args: argparse.Namespace, workers: int) -> tuple[Task, Selection, Param
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other, or would be ignored."""
-    told = [field for field in ("distill", "distill_alpha", "distill_temperature") if getattr(args, field) is not None]
+    told = [
+        f"--{field.replace('_', '-')}"
+        for field in ("distill", "distill_alpha", "distill_temperature")
+        if getattr(args, field) is not None
+    ]
     refused = {
         "--distilled begins a DeiT from nothing: leave out --init": args.distilled and args.init,
         "--init says what the model is: leave out --model": args.init and args.model,
         "--overfit learns from labels alone: leave out --distilled": args.overfit and args.distilled,
+        "--overfit learns from labels alone: leave out --teacher": args.overfit and args.teacher,
         "--overfit begins from nothing: leave out --init": args.overfit and args.init,
         "--distilled has a head that learns from a teacher: name it with --teacher": (
             args.distilled and not args.teacher
@@ -112,14 +117,13 @@ def changed(args: argparse.Namespace, recipe: Recipe) -> Recipe:
         return replace(recipe, **given)
 
 
-def describe(args: argparse.Namespace) -> str:
-    """Return the whole recipe as JSON: the model's variant and fields, and every number of the training."""
+def describe(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the whole recipe as plain values: the model's variant and fields, and every number of the training."""
     from dataclasses import asdict
 
     named = recipe(args)
     fields = {**named.fields, **_model_fields(args)}
-    about = {"model": args.model or named.variant or args.init, "fields": fields, "recipe": asdict(named.recipe)}
-    return json.dumps(about, indent=2)
+    return {"model": args.model or named.variant or args.init, "fields": fields, "recipe": asdict(named.recipe)}
 
 
 def select(args: argparse.Namespace, seed: int) -> Selection:
@@ -160,7 +164,8 @@ def _from_checkpoint(
     channels, height, width = train.shape
     fields = {**chosen.fields, **_model_fields(args)}
     with usage():
-        opened = open_model(args.init, image_size=(height, width))
+        heads = {"num_heads": args.num_heads} if args.num_heads else {}  # some files do not say how many there are
+        opened = open_model(args.init, image_size=(height, width), **heads)
         if channels != opened.config.in_chans:
             raise DataError(
                 f"{args.init} takes images of {opened.config.in_chans} channels, {train.name} has {channels}: "

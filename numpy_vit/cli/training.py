@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,12 +58,12 @@ def train(folder: RunFolder, task: Task, state: State) -> int:
 
 
 def say_skipped(data: Split) -> None:
-    """Name the files that cannot be read, where there are any."""
+    """Name the files that cannot be read, where there are any, on standard error: what is asked for stays plain."""
     from numpy_vit.data import describe_skipped
 
     for part in (data.train, data.test):
         if part.skipped:
-            print(f"{part.name}: {describe_skipped(part.skipped)}")
+            print(f"{part.name}: {describe_skipped(part.skipped)}", file=sys.stderr)
 
 
 class _Steps:

@@ -70,6 +70,7 @@ class RunFolder:
         """
         extra = {
             "data": self.data.name,
+            "selection": self.data.to_json(),
             "preprocessing": task.preprocessing.to_json(),
             "class_names": list(task.data.train.class_names),
             "epoch": state.epoch,

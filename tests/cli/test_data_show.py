@@ -118,7 +118,7 @@ def test_a_folder_with_broken_files(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat" / "broken.jpg").write_text("hello")
     result = cli("data", "show", "folder:photos", "--image-size", "16", "--out", "sheet.png")
     assert result.returncode == 0, result.stderr
-    assert "1 file left out: cat/broken.jpg: cannot be read as an image" in result.stdout
+    assert "1 file left out: cat/broken.jpg: cannot be read as an image" in result.stderr
     assert "6 training and 1 test images" in result.stdout
     assert "wrote sheet.png: 6 pictures" in result.stdout
     result = cli("data", "show", "folder:photos", "--out", "other.png")

@@ -40,6 +40,18 @@ def test_the_data_come_in_the_size_of_the_model(cli: Cli, tmp_path: Path, tiny: 
     assert json.loads(cli("eval", "a", "--json").stdout)["accuracy"] == last["test_accuracy"]
 
 
+def test_the_images_are_those_that_the_run_chose(cli: Cli, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    assert (
+        cli("train", "--test-images", "30", "--train-images", "40", "--epochs", "1", "--out", "a", *tiny).returncode
+        == 0
+    )
+    last = json.loads((tmp_path / "a" / "metrics.jsonl").read_text().splitlines()[-1])
+    found = json.loads(cli("eval", "a", "--json").stdout)
+    assert (found["images"], found["accuracy"]) == (30, last["test_accuracy"])
+    assert json.loads(cli("eval", "a", "--part", "train", "--json").stdout)["images"] == 40
+    assert json.loads(cli("eval", "a", "--data", "digits", "--json").stdout)["images"] == 359
+
+
 def test_what_is_not_a_checkpoint_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(b"\x00" * 100)
     safetensors.write(tmp_path / "foreign", {"a": np.zeros(3)}, {})

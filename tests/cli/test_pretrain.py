@@ -66,9 +66,21 @@ def test_what_does_not_go_together(cli: Cli, tmp_path: Path) -> None:
         ("eval", "mae"): "a model without a head",
         ("pretrain", *SMALL, "--mask-ratio", "1.5"): "mask_ratio 1.5 has to lie between 0 and 1",
         ("pretrain", "--resume", "mae", "--epochs", "3"): "leave out --epochs",
+        ("pretrain", "--resume", "mae", "--mask-ratio", "0.1", "--recipe", "mae"): "leave out --recipe, --mask-ratio",
+        ("pretrain", *SMALL, "--padding", "8", "--pad-mode", "reflect"): "reflect needs a padding below the sides",
+        ("probe", "mae", "--untrained", "--seed", "-1"): "'-1' is not a whole number",
         ("pretrain", *SMALL, "--set", "pos_embed=learned"): "pos_embed 'sincos_2d_mae'",
     }
     for arguments, message in wrong.items():
         result = cli(*arguments)
         assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), (arguments, result.stderr)
         assert message in result.stderr
+
+
+def test_the_whole_recipe_is_printed(cli: Cli) -> None:
+    about = json.loads(cli("pretrain", "--print-recipe", "--recipe", "cifar10", "--decoder-depth", "3").stdout)
+    assert about["autoencoder"] == {
+        "decoder_embed_dim": 64, "decoder_depth": 3, "decoder_num_heads": 4, "mask_ratio": 0.75, "norm_pix_loss": True,
+    }  # fmt: skip
+    assert about["recipe"]["optimizer"] == "muon"
+    assert not {"label_smoothing", "patch_drop", "mixup"} & about["recipe"].keys()
