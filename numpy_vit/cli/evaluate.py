@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy_vit.cli.progress import Progress, reading
-from numpy_vit.cli.usage import add_workers, cores
+from numpy_vit.cli.usage import add_workers, cores, natural, positive
 
 if TYPE_CHECKING:
     from numpy_vit.data.selection import Selection
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   numpy-vit eval runs/digits-1
   numpy-vit eval runs/fashion/checkpoint.safetensors --data fashion-mnist --part train --json
+  numpy-vit eval runs/digits-1 --part train --logits teacher.npz     for numpy-vit train --teacher teacher.npz
 """
 
 
@@ -35,7 +36,13 @@ def add(commands: Any) -> None:
         metavar="SPEC",
         help="the data set, resized to the model's size (default: the images that its run chose)",
     )
+    parser.add_argument("--train-images", type=positive, metavar="N", help="so many of --part train only")
+    parser.add_argument("--test-images", type=positive, metavar="N", help="so many of --part test only")
+    parser.add_argument(
+        "--seed", type=natural, metavar="SEED", help="of that choice: the seed of the run that is meant"
+    )
     parser.add_argument("--part", choices=("test", "train"), default="test", help="default: test")
+    parser.add_argument("--logits", metavar="FILE", help="write the logits as .npz, for a student to learn from")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     add_workers(parser)
     parser.set_defaults(run=run, one_blas_thread=True)
@@ -46,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     from numpy_vit.checkpoints import own
     from numpy_vit.data import Preprocessing, describe_skipped
     from numpy_vit.errors import CheckpointError, DataError
-    from numpy_vit.training.evaluate import evaluate
+    from numpy_vit.training import teachers
+    from numpy_vit.training.evaluate import judge, predict
 
     path = Path(args.checkpoint)
     path = path / "checkpoint.safetensors" if path.is_dir() else path
@@ -64,11 +72,14 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(
             f"{spec} has {len(data.class_names)} classes, {path} was trained on {len(names)}: choose its data"
         )
-    result = evaluate(
+    logits = predict(
         checkpoint.model, checkpoint.params, checkpoint.config, data, preprocessing, args.workers or cores(),
         lambda done: progress.line(f"{done:,} of {len(data):,} images"),
     )  # fmt: skip
     progress.clear()
+    result = judge(logits, data.labels)
+    if args.logits:
+        teachers.save_logits(args.logits, logits, data)
     if data.skipped:
         print(f"{data.name}: {describe_skipped(data.skipped)}", file=sys.stderr)
     print(
@@ -78,14 +89,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _selection(args: argparse.Namespace, extra: dict[str, Any], size: tuple[int, int]) -> Selection:
-    """The images that the run was tested on, or all of --data, in the model's size."""
+    """The images of --data, or those that the run chose, in the model's size."""
     from dataclasses import replace
 
     from numpy_vit.data.selection import Selection
 
-    if args.data:
-        return Selection(args.data, size)
-    return replace(Selection.from_json(extra.get("selection", {"name": extra["data"]})), image_size=size)
+    of_run = Selection.from_json(extra.get("selection", {"name": extra["data"]}))
+    chosen = {field: getattr(args, field) for field in ("train_images", "test_images", "seed")}
+    given = {field: value for field, value in chosen.items() if value is not None}
+    return replace(Selection(args.data) if args.data else of_run, image_size=size, **given)
 
 
 def _as_json(result: Evaluation, spec: str, part: str, names: list[str]) -> dict[str, Any]:

@@ -78,12 +78,16 @@ def evaluate(
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """Return loss, accuracy, top-5 and confusion counts of a model on a data set."""
-    logits = predict(model, params, config, data, preprocessing, workers, on_progress)
+    return judge(predict(model, params, config, data, preprocessing, workers, on_progress), data.labels)
+
+
+def judge(logits: Array, labels: Array) -> Evaluation:
+    """Return loss, accuracy, top-5 and confusion counts of logits (n, K), given the true classes (n,)."""
     K = logits.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
-        loss, _ = cross_entropy.forward(logits.astype(np.float64), data.labels)
+        loss, _ = cross_entropy.forward(logits.astype(np.float64), labels)
     counts = np.zeros((K, K), np.int64)
-    np.add.at(counts, (data.labels, logits.argmax(axis=1)), 1)
-    own = np.take_along_axis(logits, data.labels[:, None], axis=1)
+    np.add.at(counts, (labels, logits.argmax(axis=1)), 1)
+    own = np.take_along_axis(logits, labels[:, None], axis=1)
     top5 = (logits > own).sum(axis=1) < 5
     return Evaluation(float(loss), counts, float(top5.mean()))

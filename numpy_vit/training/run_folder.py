@@ -55,7 +55,8 @@ class RunFolder:
             "architecture": task.model.__name__.rpartition(".")[2],
             "model": asdict(task.config),
             "init": self.init,
-            "teacher": self.teacher,
+            "teacher": None if self.teacher is None else str(Path(self.teacher).absolute()),
+            "teacher_checksum": None if self.teacher is None else teachers.checksum(self.teacher),
             "recipe": asdict(task.recipe),
             "preprocessing": task.preprocessing.to_json(),
             "class_names": list(task.data.train.class_names),
@@ -127,6 +128,8 @@ def resume(
     goal = reconstruction if model is mae else classification
     task = Task(goal, model, config, recipe, data, preprocessing, workers)
     if folder.teacher is not None:
+        if about.get("teacher_checksum") not in (None, teachers.checksum(folder.teacher)):
+            raise DataError(f"{folder.teacher} is not the teacher that {path} began with: put that back, or begin anew")
         task = replace(task, teacher=teachers.teacher(folder.teacher, data.train, preprocessing, workers))
     state = start(task)
     _restore(path / STATE, state)

@@ -11,6 +11,7 @@ from typing import Any
 from numpy_vit import __version__, files
 from numpy_vit.data.selection import Selection
 from numpy_vit.errors import DataError
+from numpy_vit.training import teachers
 from numpy_vit.training.run_folder import fingerprint
 from numpy_vit.training.studies import Run
 from numpy_vit.training.task import Task
@@ -71,7 +72,7 @@ def settings(name: str, selection: Selection, arms: Mapping[str, Task], teacher:
         "study": name,
         "data": {**selection.to_json(), "fingerprint": fingerprint(first.data)},
         "preprocessing": first.preprocessing.to_json(),
-        "teacher": teacher,
+        "teacher": None if teacher is None else {"file": str(teacher), "checksum": teachers.checksum(teacher)},
         "arms": {label: {"model": asdict(task.config), "recipe": _seedless(task)} for label, task in arms.items()},
     }
     plain: dict[str, Any] = json.loads(json.dumps(about))  # tuples become lists, as they will be when they are read

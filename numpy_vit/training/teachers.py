@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,14 +18,15 @@ from numpy_vit.data import Preprocessing
 from numpy_vit.data.dataset import ImageSet
 from numpy_vit.errors import DataError
 from numpy_vit.files import replacing
-from numpy_vit.training.opened import Opened, open_model, preprocessing_of
+from numpy_vit.training.opened import Opened, checkpoint_path, open_model, preprocessing_of
 from numpy_vit.training.step import logits as model_logits
 from numpy_vit.tree import Array, Params
 
 # Maps images (B, C, Y, X), normalised for the student, and their indices (B,) in the training part to logits (B, K).
 Teacher: TypeAlias = Callable[[Array, Array], Array]
 
-_KEY = "logits"
+_KEY, _IMAGES = "logits", "images"
+_PIECE = 1 << 20  # bytes that are read at once
 _INSTEAD = f"take a teacher that fits, or a file of logits, numpy.savez(NAME, {_KEY}=...)"
 
 
@@ -45,7 +47,7 @@ def teacher(spec: str | os.PathLike[str], train: ImageSet, student: Preprocessin
     """
     path = Path(spec)
     if not path.is_dir() and _KEY in read_tensors(path, mmap=True):
-        return saved_logits(path, len(train), len(train.class_names))
+        return saved_logits(path, train)
     opened = open_model(path)
     _check_classes(opened, train.class_names)
     _check_images(opened.config, student)
@@ -88,16 +90,34 @@ def model_teacher(
     return teach
 
 
-def saved_logits(path: str | os.PathLike[str], count: int, classes: int) -> Teacher:
+def checksum(spec: str | os.PathLike[str]) -> str:
+    """Return a checksum of the file that a teacher is, so that a run can go on with the same one only.
+
+    Raises
+    ------
+    DataError : the file cannot be read.
+    """
+    path, crc = checkpoint_path(spec), 0
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_PIECE):
+                crc = zlib.crc32(part, crc)
+    except OSError as error:
+        raise DataError(f"{path}: the teacher cannot be read: {error.strerror}") from error
+    return f"{crc:08x}"
+
+
+def saved_logits(path: str | os.PathLike[str], train: ImageSet) -> Teacher:
     """Return a teacher that looks up logits in a file: one array `logits` (n, K), row i for training sample i.
 
     They cost no time in training, but they are those of the image as it is in the data set: the teacher does not see
-    what augmentation and mixing make of it.
+    what augmentation and mixing make of it.  Where the file has the fingerprint of the images that they were made for,
+    as `save_logits` writes it, it has to be that of the training part.
 
     Parameters
     ----------
     path : .npz, .safetensors or any other file that `read_tensors` reads
-    count, classes : n and K of the training part
+    train : the training part, of n samples and K classes
 
     Raises
     ------
@@ -110,10 +130,16 @@ def saved_logits(path: str | os.PathLike[str], count: int, classes: int) -> Teac
     stored = tensors[_KEY]
     if stored.dtype not in (np.float16, np.float32, np.float64):
         raise DataError(f"{path}: logits have to be float16, float32 or float64, not {stored.dtype}")
+    count, classes = len(train), len(train.class_names)
     if stored.shape != (count, classes):
         raise DataError(
             f"{path}: logits {stored.shape} have to be ({count}, {classes}), a row for each training sample and a "
             "column for each class: save them for this data set, in its order"
+        )
+    if _IMAGES in tensors and tensors[_IMAGES].tolist() != [train.fingerprint()]:
+        raise DataError(
+            f"{path}: the logits were made for other images, or in another order: write them anew with numpy-vit eval "
+            "TEACHER --part train --logits FILE, for the same data, --train-images and --seed"
         )
     with np.errstate(over="ignore"):
         rows = stored.astype(np.float32, copy=False)
@@ -126,8 +152,12 @@ def saved_logits(path: str | os.PathLike[str], count: int, classes: int) -> Teac
     return lambda images, indices: rows[indices]
 
 
-def save_logits(path: str | os.PathLike[str], logits: Array) -> None:
+def save_logits(path: str | os.PathLike[str], logits: Array, images: ImageSet | None = None) -> None:
     """Write a teacher's logits (n, K), row i for training sample i, as an .npz, whole or not at all.
+
+    Parameters
+    ----------
+    images : the images that they were made for, whose fingerprint is written as well
 
     Raises
     ------
@@ -137,8 +167,9 @@ def save_logits(path: str | os.PathLike[str], logits: Array) -> None:
         raise ValueError(f"logits have to be (n, K) of a float type, not {logits.shape} of {logits.dtype}")
     if not np.isfinite(logits).all():
         raise ValueError("logits have to be finite: look at the teacher that made them")
+    marks: dict[str, Any] = {} if images is None else {_IMAGES: np.array([images.fingerprint()], np.int64)}
     with replacing(path) as file:
-        np.savez(file, logits=logits)
+        np.savez(file, **{_KEY: logits, **marks})
 
 
 def _check_classes(opened: Opened, class_names: tuple[str, ...]) -> None:

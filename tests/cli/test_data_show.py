@@ -121,6 +121,9 @@ def test_a_folder_with_broken_files(cli: Cli, tmp_path: Path) -> None:
     assert "1 file left out: cat/broken.jpg: cannot be read as an image" in result.stderr
     assert "6 training and 1 test images" in result.stdout
     assert "wrote sheet.png: 6 pictures" in result.stdout
+    probed = cli("probe", "x", "--data", "folder:photos", "--image-size", "16", "--json")
+    assert (probed.returncode, probed.stdout) == (2, "")
+    assert "1 file left out" in probed.stderr
     result = cli("data", "show", "folder:photos", "--out", "other.png")
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
     assert "say --image-size N" in result.stderr

@@ -68,6 +68,33 @@ def test_a_student_learns_from_a_run_and_from_its_logits(
     assert len(few.stderr.splitlines()) == 1
 
 
+def test_logits_are_written_for_a_student_and_refused_for_another(
+    cli: Cli, trained: Path, tmp_path: Path, tiny: Options
+) -> None:
+    part = ("--train-images", "40", "--seed", "1")
+    written = cli("eval", "first", "--part", "train", *part, "--logits", "logits.npz")
+    assert written.returncode == 0, written.stderr
+    assert "train part, 40 images" in written.stdout
+    options = ("train", "--epochs", "1", "--teacher", "logits.npz", *tiny)
+    student = cli(*options, *part, "--out", "student")
+    assert student.returncode == 0, student.stderr
+    other = cli(*options, "--train-images", "40", "--seed", "2", "--out", "other")
+    assert (other.returncode, len(other.stderr.splitlines())) == (2, 1)
+    assert "made for other images" in other.stderr
+
+
+def test_a_run_goes_on_with_its_own_teacher_only(cli: Cli, trained: Path, tmp_path: Path, tiny: Options) -> None:
+    np.savez(tmp_path / "logits.npz", logits=np.zeros((1438, 10), np.float32))
+    assert cli("train", "--teacher", "logits.npz", "--epochs", "1", "--out", "student", *tiny).returncode == 0
+    about = json.loads((tmp_path / "student" / "config.json").read_text())
+    assert about["teacher"] == str(tmp_path / "logits.npz")
+    assert "is finished" in cli("train", "--resume", "student").stdout
+    np.savez(tmp_path / "logits.npz", logits=np.ones((1438, 10), np.float32))
+    resumed = cli("train", "--resume", "student")
+    assert (resumed.returncode, len(resumed.stderr.splitlines())) == (2, 1)
+    assert "is not the teacher that student began with" in resumed.stderr
+
+
 def test_a_subset_is_taken_and_stays_through_a_resume(cli: Cli, tmp_path: Path, tiny: Options) -> None:
     result = cli("train", "--train-images", "100", "--test-images", "50", "--epochs", "1", "--out", "few", *tiny)
     assert "100 training and 50 test images" in result.stdout

@@ -129,7 +129,7 @@ def test_saved_logits_are_looked_up_by_sample(tmp_path: Path, written_by: str, d
     else:
         getattr(np, written_by)(file, logits=logits)
     indices = np.array([3, 0, 6, 3])
-    for teach in (saved_logits(file, 7, 5), teacher(file, train(), STUDENT)):
+    for teach in (saved_logits(file, train()), teacher(file, train(), STUDENT)):
         found = teach(np.zeros((4, 3, 16, 16)), indices)
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, logits.astype(np.float32)[[3, 0, 6, 3]])
@@ -145,7 +145,15 @@ def test_numpy_reads_what_is_saved_and_a_failure_leaves_the_old_file(tmp_path: P
         with pytest.raises(ValueError, match="logits have to be"):
             save_logits(tmp_path / "a.npz", wrong)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
-    np.testing.assert_array_equal(saved_logits(tmp_path / "a.npz", 7, 5)(logits, np.arange(7)), logits.astype("f4"))
+    np.testing.assert_array_equal(saved_logits(tmp_path / "a.npz", train())(logits, np.arange(7)), logits.astype("f4"))
+
+
+def test_logits_of_other_images_or_another_order_are_refused(tmp_path: Path) -> None:
+    logits, images = np.random.default_rng(0).standard_normal((7, 5)), train()
+    save_logits(tmp_path / "a.npz", logits, images)
+    assert saved_logits(tmp_path / "a.npz", images)(logits, np.array([2])).shape == (1, 5)
+    with pytest.raises(DataError, match="made for other images, or in another order"):
+        saved_logits(tmp_path / "a.npz", images.subset([1, 0, 2, 3, 4, 5, 6]))
 
 
 def nan_in_row_2() -> Any:
@@ -169,7 +177,7 @@ def nan_in_row_2() -> Any:
 def test_logits_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=message):
-        saved_logits(tmp_path / "a.npz", 7, 5)
+        saved_logits(tmp_path / "a.npz", train())
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -178,7 +186,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=name):
             teacher(tmp_path / name, train(), STUDENT)
         with pytest.raises(CheckpointError, match=name):
-            saved_logits(tmp_path / name, 7, 5)
+            saved_logits(tmp_path / name, train())
 
 
 # Checkpoints
