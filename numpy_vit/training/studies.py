@@ -126,7 +126,7 @@ class Run:
 
 
 def recipe(data: str, epochs: int | None = None) -> Recipe:
-    """Return the recipe that a study's arms start from.
+    """Return the recipe that a study's arms start from; nobody looks at the test part before the end.
 
     Parameters
     ----------
@@ -139,9 +139,9 @@ def recipe(data: str, epochs: int | None = None) -> Recipe:
     """
     kind = data.partition(":")[0]
     base = RECIPE if kind == DATA else RECIPES[DEFAULTS.get(kind, "small")].recipe
-    if epochs is None:
-        return base
-    return replace(base, epochs=epochs, warmup_epochs=base.warmup_epochs * min(1.0, epochs / base.epochs))
+    epochs = base.epochs if epochs is None else epochs
+    warmup = base.warmup_epochs * min(1.0, epochs / base.epochs)
+    return replace(base, epochs=epochs, warmup_epochs=warmup, test_every=epochs)
 
 
 def tasks(study: Study, base: Recipe, data: Split, workers: int = 1, teacher: str | None = None) -> dict[str, Task]:
