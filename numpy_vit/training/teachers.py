@@ -16,7 +16,7 @@ from numpy_vit import tree
 from numpy_vit.checkpoints.reading import read_tensors
 from numpy_vit.data import Preprocessing
 from numpy_vit.data.dataset import ImageSet
-from numpy_vit.errors import DataError
+from numpy_vit.errors import CheckpointError, DataError
 from numpy_vit.files import replacing
 from numpy_vit.training.opened import Opened, checkpoint_path, open_model, preprocessing_of
 from numpy_vit.training.step import logits as model_logits
@@ -48,7 +48,7 @@ def teacher(spec: str | os.PathLike[str], train: ImageSet, student: Preprocessin
     path = Path(spec)
     if not path.is_dir() and _KEY in read_tensors(path, mmap=True):
         return saved_logits(path, train)
-    opened = open_model(path)
+    opened = _opened(path)
     _check_classes(opened, train.class_names)
     _check_images(opened.config, student)
     transform, _ = preprocessing_of(opened)
@@ -122,7 +122,7 @@ def saved_logits(path: str | os.PathLike[str], train: ImageSet) -> Teacher:
     Raises
     ------
     CheckpointError : the file cannot be read.
-    DataError : no such array, or one of another shape or type, or with entries that are not finite.
+    DataError : no such array, or one of another shape or type, with entries that are not finite, or of other images.
     """
     tensors = read_tensors(path)
     if _KEY not in tensors:
@@ -139,7 +139,7 @@ def saved_logits(path: str | os.PathLike[str], train: ImageSet) -> Teacher:
     if _IMAGES in tensors and tensors[_IMAGES].tolist() != [train.fingerprint()]:
         raise DataError(
             f"{path}: the logits were made for other images, or in another order: write them anew with numpy-vit eval "
-            "TEACHER --part train --logits FILE, for the same data, --train-images and --seed"
+            "TEACHER --part train --logits FILE, for the same data, --train-images, --seed and --image-size"
         )
     with np.errstate(over="ignore"):
         rows = stored.astype(np.float32, copy=False)
@@ -170,6 +170,16 @@ def save_logits(path: str | os.PathLike[str], logits: Array, images: ImageSet | 
     marks: dict[str, Any] = {} if images is None else {_IMAGES: np.array([images.fingerprint()], np.int64)}
     with replacing(path) as file:
         np.savez(file, **{_KEY: logits, **marks})
+
+
+def _opened(path: Path) -> Opened:
+    try:
+        return open_model(path)
+    except CheckpointError as error:
+        if not str(error).endswith("give num_heads"):
+            raise
+        how = f"with numpy-vit convert {path} NAME.safetensors --num-heads N, and take NAME.safetensors as the teacher"
+        raise CheckpointError(f"{error} {how}") from error
 
 
 def _check_classes(opened: Opened, class_names: tuple[str, ...]) -> None:

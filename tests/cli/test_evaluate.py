@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numpy_vit.checkpoints import safetensors
+from numpy_vit import tree
+from numpy_vit.checkpoints import own, safetensors
 from numpy_vit.data import load
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -50,6 +51,44 @@ def test_the_images_are_those_that_the_run_chose(cli: Cli, tmp_path: Path, tiny:
     assert (found["images"], found["accuracy"]) == (30, last["test_accuracy"])
     assert json.loads(cli("eval", "a", "--part", "train", "--json").stdout)["images"] == 40
     assert json.loads(cli("eval", "a", "--data", "digits", "--json").stdout)["images"] == 359
+
+
+def test_runs_of_earlier_versions_have_their_choice_in_config_json_only(
+    cli: Cli, tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    assert cli("train", "--test-images", "30", "--epochs", "1", "--out", "a", *tiny).returncode == 0
+    file = tmp_path / "a" / "checkpoint.safetensors"
+    written = own.load(file)
+    about = {key: value for key, value in written.extra.items() if key != "selection"}
+    own.save(file, written.config, written.params, about)
+    assert json.loads(cli("eval", "a", "--json").stdout)["images"] == 30
+    (tmp_path / "a" / "config.json").write_text('{"data": {"name": "shapes", "test_images": 30}}')  # another run's
+    assert json.loads(cli("eval", "a", "--json").stdout)["images"] == 359
+
+
+def test_a_choice_that_is_broken_is_one_line(cli: Cli, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    assert cli("train", "--test-images", "30", "--epochs", "1", "--out", "a", *tiny).returncode == 0
+    file = tmp_path / "a" / "checkpoint.safetensors"
+    written = own.load(file)
+    own.save(file, written.config, written.params, {**written.extra, "selection": {"name": "digits", "image_size": 8}})
+    result = cli("eval", "a")
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+
+
+def test_logits_that_are_not_finite_are_not_written(cli: Cli, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    assert cli("train", "--epochs", "1", "--out", "a", *tiny).returncode == 0
+    file = tmp_path / "a" / "checkpoint.safetensors"
+    written = own.load(file)
+    own.save(file, written.config, tree.map(lambda array: array * np.nan, written.params), written.extra)
+    for options, message in [
+        (("--logits", "a.npz"), "logits that are not finite"),
+        (("--logits", "nowhere/a.npz"), "a folder that exists"),
+        (("--image-size", "16"), "name the file that it learns from with --logits"),
+    ]:
+        result = cli("eval", "a", *options)
+        assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+        assert message in result.stderr
+    assert not list(tmp_path.rglob("*.npz"))
 
 
 def test_what_is_not_a_checkpoint_is_refused(cli: Cli, tmp_path: Path) -> None:

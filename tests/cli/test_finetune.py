@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from numpy_vit import tree
-from numpy_vit.checkpoints import own
-from numpy_vit.models import deit
+from numpy_vit.checkpoints import own, safetensors
+from numpy_vit.checks.examples import vit_example
+from numpy_vit.models import deit, vit
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Options = tuple[str, ...]
@@ -83,16 +84,52 @@ def test_logits_are_written_for_a_student_and_refused_for_another(
     assert "made for other images" in other.stderr
 
 
+def test_logits_of_a_teacher_that_takes_larger_images(cli: Cli, tmp_path: Path, tiny: Options) -> None:
+    assert cli("train", "--image-size", "16", "--epochs", "1", "--out", "large", *tiny).returncode == 0
+    straight = cli("train", "--teacher", "large", "--epochs", "1", "--out", "student", *tiny)
+    assert "the teacher takes images (C, Y, X) of (1, 16, 16), the student sees (1, 8, 8)" in straight.stderr
+    write = ("eval", "large", "--part", "train", "--logits", "logits.npz")
+    learn = ("train", "--teacher", "logits.npz", "--epochs", "1", "--out", "student", *tiny)
+    assert cli(*write).returncode == 0
+    assert "made for other images" in cli(*learn).stderr  # they are marked with those of 16x16
+    assert cli(*write, "--image-size", "8").returncode == 0
+    assert cli(*learn).returncode == 0
+
+
+def test_files_that_do_not_say_how_many_heads_they_have(cli: Cli, tmp_path: Path, tiny: Options) -> None:
+    sizes = {"image_size": 8, "patch_size": 2, "in_chans": 1, "num_classes": 10, "embed_dim": 24, "num_heads": 3}
+    params = vit.init(vit_example(sizes), np.random.default_rng(0))
+    safetensors.write(tmp_path / "foreign.safetensors", tree.flatten(params))
+    init = ("train", "--init", "foreign.safetensors", "--epochs", "1", "--out", "tuned")
+    assert "give num_heads" in cli(*init).stderr
+    assert cli(*init, "--num-heads", "3").returncode == 0
+    assert own.load(tmp_path / "tuned" / "checkpoint.safetensors").config.num_heads == 3
+    few = ("probe", "foreign.safetensors", "--train-images", "50", "--test-images", "20", "--json")
+    assert "give num_heads" in cli(*few).stderr
+    assert json.loads(cli(*few, "--heads", "3").stdout)["features"] == 24
+    learn = ("train", "--epochs", "1", "--out", "student", *tiny, "--teacher")
+    refused = cli(*learn, "foreign.safetensors")
+    assert len(refused.stderr.splitlines()) == 1
+    assert "numpy-vit convert foreign.safetensors NAME.safetensors --num-heads N" in refused.stderr
+    assert cli("convert", "foreign.safetensors", "told.safetensors", "--num-heads", "3").returncode == 0
+    assert cli(*learn, "told.safetensors").returncode == 0
+
+
 def test_a_run_goes_on_with_its_own_teacher_only(cli: Cli, trained: Path, tmp_path: Path, tiny: Options) -> None:
     np.savez(tmp_path / "logits.npz", logits=np.zeros((1438, 10), np.float32))
     assert cli("train", "--teacher", "logits.npz", "--epochs", "1", "--out", "student", *tiny).returncode == 0
     about = json.loads((tmp_path / "student" / "config.json").read_text())
     assert about["teacher"] == str(tmp_path / "logits.npz")
     assert "is finished" in cli("train", "--resume", "student").stdout
+    (tmp_path / "elsewhere").mkdir()
+    assert "is finished" in cli("train", "--resume", "../student", cwd=tmp_path / "elsewhere").stdout
     np.savez(tmp_path / "logits.npz", logits=np.ones((1438, 10), np.float32))
     resumed = cli("train", "--resume", "student")
     assert (resumed.returncode, len(resumed.stderr.splitlines())) == (2, 1)
     assert "is not the teacher that student began with" in resumed.stderr
+    del about["teacher_checksum"]  # as in runs of earlier versions
+    (tmp_path / "student" / "config.json").write_text(json.dumps(about))
+    assert "is finished" in cli("train", "--resume", "student").stdout
 
 
 def test_a_subset_is_taken_and_stays_through_a_resume(cli: Cli, tmp_path: Path, tiny: Options) -> None:

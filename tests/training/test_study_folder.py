@@ -62,6 +62,17 @@ def test_other_images_are_refused(folder: StudyFolder, few_digits: Split) -> Non
         StudyFolder(folder.path, settings("heads", Selection("digits"), arms("heads", others))).read()
 
 
+def test_another_teacher_in_the_same_file_is_refused(folder: StudyFolder, few_digits: Split, tmp_path: Path) -> None:
+    file, shown = tmp_path / "teacher.npz", arms("heads", few_digits)
+    file.write_bytes(b"one")
+    taught = StudyFolder(folder.path, settings("heads", Selection("digits"), shown, str(file)))
+    taught.write([])
+    assert taught.read() == []
+    file.write_bytes(b"two")
+    with pytest.raises(DataError, match='teacher, checksum is "7a6c86f1" there and "11ca8a66" here'):
+        StudyFolder(folder.path, settings("heads", Selection("digits"), shown, str(file))).read()
+
+
 RUN = asdict(ONE)
 
 
