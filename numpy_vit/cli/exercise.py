@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli.usage import UsageError, natural, usage
+from numpy_vit.cli.usage import UsageError, positive, usage
 
 if TYPE_CHECKING:
     from numpy_vit.checks.exercises.judging import Verdict
 
+_TIME_LIMIT = 60.0  # seconds
 _EXAMPLES = """examples:
   numpy-vit exercise                                      the exercises, in the order in which to do them
   numpy-vit exercise layernorm                            writes layernorm_exercise.py, with an empty backward
@@ -34,10 +35,10 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="LAYER", help="which layer; without it: the list")
     parser.add_argument("--check", metavar="FILE", help="judge the backward in this file")
-    parser.add_argument("--hint", type=natural, default=0, metavar="N", help="with --check: N hints towards it")
+    parser.add_argument("--hint", type=positive, metavar="N", help="with --check: hint number N towards it")
     parser.add_argument("--out", metavar="FILE", help="where the exercise is written (default: LAYER_exercise.py)")
     parser.add_argument(
-        "--time-limit", type=_seconds, default=60.0, metavar="SECONDS", help="for the file to run (default: 60)"
+        "--time-limit", type=_seconds, metavar="SECONDS", help="with --check: for the file to run (default: 60)"
     )
     parser.add_argument("--json", action="store_true", help="with --check: the verdict as one JSON object")
     parser.set_defaults(run=run, one_blas_thread=True)
@@ -47,15 +48,17 @@ def run(args: argparse.Namespace) -> int:
     """List, write or judge."""
     from numpy_vit.checks.exercises import tasks
 
+    judging = {"--hint": args.hint, "--time-limit": args.time_limit, "--json": args.json or None}
+    given = [option for option, value in judging.items() if value is not None]
     if args.name is None:
-        if args.check or args.out:
+        if given or args.check is not None or args.out is not None:
             raise UsageError("name the exercise as well: numpy-vit exercise LAYER --check FILE")
         return _list()
     with usage():
         tasks.check(args.name)
     if args.check is None:
-        if args.hint or args.json:
-            raise UsageError("--hint and --json belong to --check FILE")
+        if given:
+            raise UsageError(f"{' and '.join(given)} without a file to judge: name it with --check FILE")
         return _write(args.name, Path(args.out or f"{args.name}_exercise.py"))
     if args.out:
         raise UsageError("--check judges a file and --out writes one: choose one of them")
@@ -100,19 +103,19 @@ def _check(args: argparse.Namespace) -> int:
     from numpy_vit.checks import catalogue
     from numpy_vit.checks.exercises import process, steps
 
-    verdict, printed = process.judge_file(args.name, args.check, args.time_limit)
+    verdict, printed = process.judge_file(args.name, args.check, args.time_limit or _TIME_LIMIT)
     if printed:
         print(printed, end="" if printed.endswith("\n") else "\n", file=sys.stderr)
     hints = steps.hints(catalogue.module(args.name), verdict.steps) if verdict.steps else []
-    given = hints[: args.hint]
     if args.json:
-        print(json.dumps({**verdict.to_json(), "hints": given}))
+        hint = hints[args.hint - 1] if args.hint and args.hint <= len(hints) else None
+        print(json.dumps({**verdict.to_json(), "hint": hint, "hint_count": len(hints)}))
     else:
-        print("\n".join(_as_text(verdict, given, len(hints), args.hint)))
+        print("\n".join([*_found(verdict), *_helped(verdict, hints, args.hint)]))
     return {"right": 0, "broken": 2}.get(verdict.status, 1)
 
 
-def _as_text(verdict: Verdict, given: list[str], hints: int, asked: int) -> list[str]:
+def _found(verdict: Verdict) -> list[str]:
     if verdict.status == "right":
         width = max(map(len, verdict.errors))
         rows = [f"  {gradient:{width}}  {error:.1e}" for gradient, error in verdict.errors.items()]
@@ -126,14 +129,20 @@ def _as_text(verdict: Verdict, given: list[str], hints: int, asked: int) -> list
         lines += [f"  {line}" for line in verdict.text.splitlines()]
         if len(verdict.wrong) > 1:
             lines.append(f"begin with {verdict.wrong[0]}: backward finds it first, the others may follow from it")
-    else:
-        where = f", in the example {verdict.example}" if verdict.example and verdict.status == "broken" else ""
-        lines = [f"{verdict.exercise}: {verdict.text}{where}"]
-    if not hints:
         return lines
-    lines += [f"hint {number}: {text}" for number, text in enumerate(given, 1)]
-    if asked < hints:
-        lines.append(f"look at step ({verdict.steps[0]}) of the derivation; --hint {asked + 1} says more")
-    else:
-        lines.append(f"no more hints: numpy-vit explain {verdict.exercise} has the whole derivation, and the answer")
-    return lines
+    where = f", in the example {verdict.example}" if verdict.example and verdict.status == "broken" else ""
+    return [f"{verdict.exercise}: {verdict.text}{where}"]
+
+
+def _helped(verdict: Verdict, hints: list[str], asked: int | None) -> list[str]:
+    """The one hint that was asked for, and where the next is."""
+    if not hints:
+        no_step = verdict.status == "wrong" and asked is not None
+        return ["no hints: it is no step of the derivation that is wrong"] if no_step else []
+    if asked is None:
+        return [f"look at step ({verdict.steps[0]}) of the derivation; --hint 1 says more"]
+    lines = [f"hint {asked} of {len(hints)}: {hints[asked - 1]}"] if asked <= len(hints) else []
+    if asked < len(hints):
+        return [*lines, f"--hint {asked + 1} says more"]
+    end = "no more hints" if asked == len(hints) else f"no hint {asked}, there are {len(hints)}"
+    return [*lines, f"{end}: numpy-vit explain {verdict.exercise} has the whole derivation, and the answer"]

@@ -67,16 +67,42 @@ def test_a_wrong_gradient_with_one_hint_after_the_other(sheet, capsys):
     assert status == 1
     assert "params.gamma is" in out and "too small" in out
     assert "look at step (2) of the derivation; --hint 1 says more" in out
-    hint = next(
-        line
-        for line in answer(capsys, "layer_scale", "--check", sheet, "--hint", "1")[1].splitlines()
-        if "hint 1" in line
-    )
-    assert hint == "hint 1: step (2): dγ_i = Σ_n dy_ni x_ni"
-    status, out, _ = answer(capsys, "layer_scale", "--check", sheet, "--hint", "9")
-    assert "hint 2: step (1)" in out and "no more hints: numpy-vit explain layer_scale" in out
+    assert hinted(capsys, sheet, 1)[-2:] == ["hint 1 of 3: step (2) is about dγ_i", "--hint 2 says more"]
     found = json.loads(answer(capsys, "layer_scale", "--check", sheet, "--json")[1])
     assert (found["status"], found["wrong"], found["steps"]) == ("wrong", ["params.gamma"], [2])
+    assert (found["hint"], found["hint_count"]) == (None, 3)
+
+
+def hinted(capsys, sheet, number, *more):
+    status, out, err = answer(capsys, "layer_scale", "--check", sheet, "--hint", number, *more)
+    assert (status, err) == (1, "")
+    return out.splitlines()
+
+
+def test_the_hints_of_an_empty_sheet_come_one_at_a_time_and_end(sheet, capsys):
+    hints = [
+        "step (1) is about dx_ni",
+        "step (1) starts from: y_ni = γ_i x_ni",
+        "step (1): y_ni = γ_i x_ni  ⇒  dx_ni = γ_i dy_ni",
+        "step (2) is about dγ_i",
+        "step (2): dγ_i = Σ_n dy_ni x_ni",
+    ]
+    head = "layer_scale: backward is still to be written"
+    for number in (1, 3, 4):
+        hint = hints[number - 1]
+        assert hinted(capsys, sheet, number) == [head, f"hint {number} of 5: {hint}", f"--hint {number + 1} says more"]
+    end = "numpy-vit explain layer_scale has the whole derivation, and the answer"
+    assert hinted(capsys, sheet, 5) == [head, f"hint 5 of 5: {hints[-1]}", f"no more hints: {end}"]
+    assert hinted(capsys, sheet, 99) == [head, f"no hint 99, there are 5: {end}"]
+    found = json.loads(*hinted(capsys, sheet, 4, "--json"))
+    assert (found["hint"], found["hint_count"]) == (hints[3], 5)
+
+
+def test_what_no_step_explains_has_no_hints(sheet, capsys):
+    write(sheet, RIGHT.replace("    D =", "    dy *= 1.5\n    D ="))
+    assert hinted(capsys, sheet, 1)[-1] == "no hints: it is no step of the derivation that is wrong"
+    write(sheet, RIGHT)
+    assert answer(capsys, "layer_scale", "--check", sheet, "--hint", "1")[0] == 0
 
 
 def test_it_never_overwrites(sheet, capsys):
@@ -165,7 +191,12 @@ def test_what_it_prints_comes_on_stderr(sheet, capsys):
     [
         (["vit"], "unknown exercise 'vit'"),
         (["linear", "--check", "nowhere.py"], "no such file"),
-        (["linear", "--hint", "1"], "--check"),
+        (["linear", "--hint", "1"], "--hint without a file to judge: name it with --check FILE"),
+        (["linear", "--time-limit", "5"], "--time-limit without a file to judge"),
+        (["linear", "--time-limit", "60", "--json", "--out", "b.py"], "--time-limit and --json without a file"),
+        (["--hint", "1"], "name the exercise"),
+        (["--time-limit", "5"], "name the exercise"),
+        (["--json"], "name the exercise"),
         (["--check", "nowhere.py"], "name the exercise"),
         (["linear", "--check", "a.py", "--out", "b.py"], "choose one"),
         (["linear", "--out", "/nowhere/at/all.py"], "no folder"),
@@ -175,3 +206,11 @@ def test_what_cannot_be_meant_is_one_line(capsys, arguments, words):
     status, out, err = answer(capsys, *arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert words in err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--hint", "0"), ("--hint", "-1"), ("--time-limit", "0")])
+def test_a_number_that_cannot_be_meant_is_one_line(capsys, option, value):
+    with pytest.raises(SystemExit) as ended:
+        main(["exercise", "linear", "--check", "nowhere.py", f"{option}={value}"])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1) and option in err

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_vit import tree
 from numpy_vit.checks import catalogue
 from numpy_vit.checks.case import Case
-from numpy_vit.checks.exercises import tasks
+from numpy_vit.checks.exercises import steps, tasks
 from numpy_vit.checks.exercises.mistakes import MISTAKES, step, with_mistake
 from numpy_vit.checks.gradient_check import gradcheck
 from numpy_vit.checks.report import EVERYTHING, Report
@@ -35,7 +35,8 @@ class Verdict:
     gradients : how many were compared and found right
     errors : of a right backward: each gradient's worst relative error
     wrong : the names of the wrong ones, in the order in which backward finds them
-    steps : of the derivation, which give the first of them; the likeliest first
+    steps : of the derivation, which give the first of them; the likeliest first.  All in order where backward answers
+        nothing
     """
 
     exercise: str
@@ -87,9 +88,9 @@ def judge(name: str, learner: ModuleType, path: str = "") -> Verdict:
                 theirs.forward, theirs.backward, theirs.params, theirs.x, directions=theirs.directions, name=ours.what
             )
         except NotImplementedError:
-            return Verdict(name, "empty", "backward is still to be written", ours.what, steps=(1,))
+            return Verdict(name, "empty", "backward is still to be written", ours.what, steps=_every_step(name))
         except Exception as error:
-            return Verdict(name, "wrong", raised(error, path, "backward"), ours.what, steps=(1,))
+            return Verdict(name, "wrong", raised(error, path, "backward"), ours.what, steps=_every_step(name))
         unanswered = _unanswered(ours, report)
         if unanswered or not report.ok:
             return _wrong(name, ours, theirs, report, unanswered)
@@ -99,6 +100,10 @@ def judge(name: str, learner: ModuleType, path: str = "") -> Verdict:
             errors[row.name] = max(errors.get(row.name, 0.0), row.error)
     errors.pop(EVERYTHING, None)
     return Verdict(name, "right", gradients=checked, errors=errors)
+
+
+def _every_step(name: str) -> tuple[int, ...]:
+    return tuple(steps.steps(catalogue.module(name)))
 
 
 def _stand_in(name: str, learner: ModuleType) -> ModuleType:
@@ -135,14 +140,14 @@ def _wrong(name: str, ours: Case, theirs: Case, report: Report, unanswered: list
         lines += report.diagnosis.splitlines()
     if not found:  # what backward does breaks its contract
         return Verdict(name, "wrong", report.diagnosis, ours.what)
-    first, steps = tasks.first_wrong(name, found)
+    first, wanted = tasks.first_wrong(name, found)
     mistake = None if unanswered else _known_mistake(name, ours, theirs, first)
     if mistake is not None:
         what, broken = mistake
         lines.insert(0, f"a known mistake: {what}")
-        steps = (broken, *(k for k in steps if k != broken))
+        wanted = (broken, *(k for k in wanted if k != broken))
     ordered = (first, *(key for key in found if key != first))
-    return Verdict(name, "wrong", "\n".join(lines), ours.what, wrong=ordered, steps=steps)
+    return Verdict(name, "wrong", "\n".join(lines), ours.what, wrong=ordered, steps=wanted)
 
 
 def _known_mistake(name: str, ours: Case, theirs: Case, first: str) -> tuple[str, int] | None:

@@ -8,6 +8,8 @@ from types import ModuleType
 
 _STEP = re.compile(r"\((\d+)\) ")
 _MARK = re.compile(r"\((\d+)\)")  # in the comment behind a line of code
+_CLAUSE_END = re.compile(r"[,;:.]\s+(?![^\[(]*[\])])")  # not within brackets
+_ASIDE = re.compile(r"(with|as|so|and|then) ")  # begins a clause that is not what its step is about
 
 
 def steps(layer: ModuleType) -> dict[int, str]:
@@ -53,31 +55,43 @@ def marked(layer: ModuleType, text: str) -> tuple[int, ...]:
 
 
 def hints(layer: ModuleType, wanted: tuple[int, ...]) -> list[str]:
-    """Return the hints towards a gradient, each of which says one thing more.
+    """Return the hints towards a gradient, each of which says one thing more; the first never says what to write.
 
-    First what the step starts from; then the step; then those before it, the nearest first, from which it follows; then
-    the other steps that may be meant.  Never code.
+    Of each wanted step what it is about, then what it starts from, then the step; then those before it, the nearest
+    first, from which it follows.  A step that names nothing to start from starts from the one before.  Never code.
 
     Parameters
     ----------
-    wanted : the steps that give the gradient, the likeliest first
+    wanted : the steps that give the gradient, the likeliest first; all of them in order for the whole derivation
     """
-    derivation = steps(layer)
-    told, texts = set(), []
+    derivation, texts, told = steps(layer), list[str](), set[int]()
     for k in wanted:
-        premise = _premise(derivation[k])
-        if k not in told and premise != derivation[k]:
+        if k in told:
+            continue
+        premise, conclusion = _halves(derivation[k])
+        about = _left_sides(conclusion)
+        if about:
+            texts.append(f"step ({k}) is about {', '.join(about)}")
+        if premise:
             texts.append(f"step ({k}) starts from: {premise}")
-        for number in range(k, 0, -1):
-            if number in derivation and number not in told:
-                told.add(number)
-                texts.append(f"step ({number}): {derivation[number]}")
+        before = [number for number in range(k - 1, 0, -1) if number not in told]
+        first = before[:1] if not premise else []
+        order = [*first, k, *before[len(first) :]]
+        texts += [f"step ({number}): {derivation[number]}" for number in order]
+        told.update(order)
     return texts
 
 
-def _premise(step: str) -> str:
-    """What stands before the step's conclusion, or the first of its clauses."""
-    for mark in ("⇒", "; ", ": ", ",  "):
-        if mark in step:
-            return step.split(mark)[0].strip()
-    return step
+def _halves(step: str) -> tuple[str, str]:
+    """What a step starts from, where it says so, and what it concludes."""
+    mark = next((mark for mark in ("⇒", ": ", "; ") if mark in step), "")
+    if not mark:
+        return "", step
+    premise, _, conclusion = step.partition(mark)
+    return premise.strip(), conclusion.strip()
+
+
+def _left_sides(conclusion: str) -> list[str]:
+    """What stands on the left of the equations of a conclusion, asides apart."""
+    equations = [clause.partition(" = ") for clause in _CLAUSE_END.split(conclusion) if " = " in clause]
+    return [left.strip() for left, _, _ in equations if not _ASIDE.match(left)]
