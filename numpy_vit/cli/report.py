@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy_vit.cli.progress import Progress, reading
-from numpy_vit.cli.usage import UsageError, add_workers, cores, natural, positive, usage
+from numpy_vit.cli.progress import Progress
+from numpy_vit.cli.usage import UsageError, add_workers, natural, positive, usage
 
 if TYPE_CHECKING:
-    from numpy_vit.data import Preprocessing
-    from numpy_vit.data.dataset import ImageSet
+    from numpy_vit.cli.report_images import Gathered
     from numpy_vit.training.opened import Opened
-    from numpy_vit.views.report.answers import Answers, Sample
-    from numpy_vit.views.report.explorer import Offered
 
 _EXAMPLES = """examples:
   numpy-vit report runs/digits-1                             writes runs/digits-1/report.html
@@ -54,7 +50,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Gather, write and print."""
-    from numpy_vit.cli.predict import names_of
+    from numpy_vit.cli.report_images import gather
     from numpy_vit.files import write_bytes
     from numpy_vit.training.opened import open_model
     from numpy_vit.views.report.facts import facts
@@ -62,26 +58,28 @@ def run(args: argparse.Namespace) -> int:
 
     with usage():
         opened = open_model(args.subject, **({"num_heads": args.heads} if args.heads else {}))
-    names, named_by = names_of(opened, args.labels) if opened.config.num_classes else ([], "")
     folder, progress = Path(args.subject), Progress()
     out = Path(args.out).expanduser() if args.out else _beside(folder, opened)
     if out.is_dir() or not out.parent.is_dir():  # before minutes are spent
         raise UsageError(f"--out {out} has to be a file in a folder that exists")
     about = _about(folder)
-    gathered = _gather(args, opened, about, progress)
-    if gathered.answers and named_by.startswith("unknown"):
-        names = list(gathered.answers.class_names)
+    rows = _rows(folder) if about else []
+    gathered = gather(args, opened, about, progress)
+    if not about:
+        gathered.missing["curves"] = "Only the folder of a run has curves: numpy-vit report RUN."
+    elif not rows:
+        gathered.missing["curves"] = "The run has not finished an epoch yet."
     kind = f"{opened.path.name}, of the family {opened.family}"
     contents = Contents(
         title=_title(folder, about),
         config=opened.config,
         params=opened.params,
         facts=facts(opened.model, opened.config, opened.params, kind, about, gathered.answers),
-        rows=_rows(folder, gathered) if about else (),
+        rows=rows,
         answers=gathered.answers,
         right=gathered.right,
         wrong=gathered.wrong,
-        explored=_explored(opened, gathered, names, progress),
+        explored=_explored(opened, gathered, progress),
         offered=len(gathered.offered),
         missing=gathered.missing,
     )
@@ -94,147 +92,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass
-class _Gathered:
-    """What was found out with images; `missing` is by section, `notes` are for the terminal too."""
-
-    offered: list[Offered]
-    right: list[Sample]
-    wrong: list[Sample]
-    missing: dict[str, str]
-    notes: list[str]
-    answers: Answers | None = None
-
-
-def _gather(args: argparse.Namespace, opened: Opened, about: dict[str, Any], progress: Progress) -> _Gathered:
-    from numpy_vit.cli import seen_image
-    from numpy_vit.data import Preprocessing
-    from numpy_vit.errors import NumpyVitError
-    from numpy_vit.training.opened import preprocessing_of
-    from numpy_vit.views.report.explorer import Offered
-
-    found = _Gathered([], [], [], {}, [])
-    if not about:
-        found.missing["curves"] = "Only the folder of a run has curves: numpy-vit report RUN."
-    config = opened.config
-    try:
-        with usage():
-            transform, _ = preprocessing_of(opened, args.preprocessing)
-    except NumpyVitError as error:
-        if args.images or args.data or args.preprocessing:
-            raise
-        return _without_images(found, str(error))
-    for path in args.images:
-        seen = seen_image.read(path, opened, transform)
-        found.offered.append(Offered(Path(path).name, seen.pixels, seen.picture))
-    preprocessing = Preprocessing(config.image, config.in_chans, transform.mean, transform.std)
-    try:
-        part = _test_part(args, opened, about, preprocessing, found, progress)
-        if part is not None:
-            _test(args, opened, part, preprocessing, found, progress)
-    except NumpyVitError as error:
-        if args.data:
-            raise
-        return _without_images(found, f"The test images are missing: {error}; name other data with --data SPEC")
-    if part is None:
-        lacks = "The file does not say what it was trained on: name data with --data SPEC."
-        found.missing |= {"confusion": lacks, "samples": lacks}
-    if not found.offered:
-        found.missing["explorer"] = "The explorer needs an image: name some with --images IMAGE, or data with --data."
-    return found
-
-
-def _without_images(found: _Gathered, why: str) -> _Gathered:
-    """Say it once for people at the terminal, and in every section that lacks its images."""
-    found.notes.append(why)
-    found.missing |= {"confusion": why, "samples": why}
-    if not found.offered:
-        found.missing["explorer"] = f"{why}. Images of your own come with --images IMAGE."
-    return found
-
-
-def _test_part(
-    args: argparse.Namespace, opened: Opened, about: dict[str, Any], preprocessing: Preprocessing, found: _Gathered,
-    progress: Progress,
-) -> ImageSet | None:  # fmt: skip
-    """The images to test on: those of --data, of the run, or of the checkpoint; None where none is known."""
-    from numpy_vit.data import load
-    from numpy_vit.data.selection import Selection
-    from numpy_vit.errors import DataError
-    from numpy_vit.training.run_folder import fingerprint
-
-    size, named = preprocessing.size, args.data or opened.extra.get("data")
-    if about and not args.data:
-        with usage():
-            selection = Selection.from_json(about["data"])
-        split = selection.load(reading(progress))
-        if fingerprint(split) != about["data"].get("fingerprint"):
-            found.missing["confusion"] = (
-                "These images are not those that the run began with: their fingerprint differs."
-            )
-            found.notes.append(found.missing["confusion"])
-    elif isinstance(named, str):
-        split = load(named, size, reading(progress))
-    else:
-        return None
-    progress.clear()
-    part, classes = split.test, opened.config.num_classes
-    preprocessing.check((len(part), *part.shape))
-    if classes and classes != len(part.class_names):
-        raise DataError(f"{part.name} has {len(part.class_names)} classes, {opened.path} {classes}: choose its data")
-    return part
-
-
-def _test(
-    args: argparse.Namespace, opened: Opened, part: ImageSet, preprocessing: Preprocessing, found: _Gathered,
-    progress: Progress,
-) -> None:  # fmt: skip
-    """Evaluate the test part, and choose its samples; of a model without a head, one image a class."""
-    from itertools import zip_longest
-
-    import numpy as np
-
-    from numpy_vit.errors import CheckpointError
-    from numpy_vit.training.evaluate import predict
-    from numpy_vit.views.report.answers import Answers, Sample, pictures_of
-
-    if not opened.config.num_classes:
-        lacks = "This model has no head, it classifies nothing: numpy-vit probe tells what its features are worth."
-        found.missing |= {"confusion": lacks, "samples": lacks}
-        _, first = np.unique(part.labels, return_index=True)
-        chosen = [int(i) for i in first[: args.samples]]
-        pictures = pictures_of(part, chosen)
-        _offer(found, part, preprocessing, chosen, pictures)
-        return
-    logits = predict(
-        opened.model, opened.params, opened.config, part, preprocessing, args.workers or cores(),
-        lambda done: progress.line(f"testing: {done:,} of {len(part):,} images"),
-    )  # fmt: skip
-    if not np.isfinite(logits).all():
-        raise CheckpointError(f"{opened.path} gives logits that are not finite: look at it with numpy-vit inspect")
-    found.answers = Answers(part.name, logits, part.labels, part.class_names)
-    wrong = found.answers.mistakes(args.samples // 2)
-    right = found.answers.hits(args.samples - len(wrong))
-    chosen = [i for pair in zip_longest(right, wrong) for i in pair if i is not None]  # in turn
-    pictures = pictures_of(part, chosen)
-    found.right = [Sample(i, pictures[i]) for i in right]
-    found.wrong = [Sample(i, pictures[i]) for i in wrong]
-    _offer(found, part, preprocessing, chosen, pictures)
-
-
-def _offer(
-    found: _Gathered, part: ImageSet, preprocessing: Preprocessing, chosen: list[int], pictures: dict[int, Any]
-) -> None:
-    """Offer test images to the explorer."""
-    from numpy_vit.views.report.explorer import Offered
-
-    for i in chosen:
-        bytes_of = pictures[i].transpose(2, 0, 1)[None, : preprocessing.channels]
-        truth = part.class_names[int(part.labels[i])]
-        found.offered.append(Offered(f"test image {i}", preprocessing.apply(bytes_of)[0], pictures[i], truth))
-
-
-def _explored(opened: Opened, found: _Gathered, names: list[str], progress: Progress) -> list[Any]:
+def _explored(opened: Opened, found: Gathered, progress: Progress) -> list[Any]:
     """The maps of as many images as fit; where there cannot be any, the reason goes to `missing`."""
     from numpy_vit.errors import CheckpointError
     from numpy_vit.views.report import explorer
@@ -249,7 +107,7 @@ def _explored(opened: Opened, found: _Gathered, names: list[str], progress: Prog
         return []
     try:
         return explorer.explore(
-            opened.model, opened.params, config, found.offered, names,
+            opened.model, opened.params, config, found.offered, found.names,
             on_progress=lambda done: progress.line(f"maps of {done} of {len(found.offered)} images"),
         )  # fmt: skip
     except CheckpointError as error:
@@ -273,18 +131,24 @@ def _about(folder: Path) -> dict[str, Any]:
     return about if known else {}  # other libraries write a config.json, too
 
 
-def _rows(folder: Path, found: _Gathered) -> list[dict[str, Any]]:
+def _rows(folder: Path) -> list[dict[str, Any]]:
     """The epochs so far."""
     from numpy_vit.errors import DataError
     from numpy_vit.training.run_folder import METRICS
 
-    path = folder / METRICS
+    path, rows = folder / METRICS, []
     try:
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     except ValueError as error:
-        raise DataError(f"{path} is broken: {error}; take the broken line out") from error
-    if not rows:
-        found.missing["curves"] = "The run has not finished an epoch yet."
+        raise DataError(f"{path} is no text: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is broken: {error}; take it out") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number} is {line[:40]!r}, not an object of an epoch's numbers: take it out")
+        rows.append(row)
     return rows
 
 

@@ -41,7 +41,6 @@ def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
     -------
     image : RGB, WIDTH x HEIGHT
     """
-    canvas = Canvas(WIDTH, HEIGHT)
     x_title, xs = _positions(rows)
     loss = _lines(rows, xs, "loss", 1.0, compact)
     accuracy = _lines(rows, xs, "accuracy", 100.0, "{:.2f}%".format)
@@ -50,11 +49,11 @@ def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
         rate = [Series("last", xs, _column(rows, "learning_rate"), GREEN, compact(_last(rows, "learning_rate")))]
 
     # Accuracy ends at 100; the learning rate starts at 0, so that its decay is seen in proportion.
-    panels = [
-        ("loss (cross-entropy, nats)", loss, extent(_values(loss), within=(0.0, math.inf))),
-        ("accuracy (%)", accuracy, extent(_values(accuracy), within=(0.0, 100.0))),
-        ("learning rate", rate, extent(_values(rate), include=[0.0], within=(0.0, math.inf))),
-    ]
+    panels = [(loss_title(rows), loss, extent(_values(loss), within=(0.0, math.inf)))]
+    if classifies(rows):
+        panels.append(("accuracy (%)", accuracy, extent(_values(accuracy), within=(0.0, 100.0))))
+    panels.append(("learning rate", rate, extent(_values(rate), include=[0.0], within=(0.0, math.inf))))
+    canvas = Canvas(WIDTH, HEIGHT)
     margin, top = 16, 12
     if title:
         canvas.text(margin, 24, fit(title, WIDTH - 2 * margin, 17), 17)
@@ -65,6 +64,26 @@ def picture(rows: Sequence[Row], title: str = "") -> Image.Image:
         box = (left, top, left + width - 12, HEIGHT - 4)
         Axes(canvas, box, _ends(xs), y_range, name, x_title).draw(lines)
     return canvas.finish()
+
+
+def classifies(rows: Sequence[Row]) -> bool:
+    """Return whether a run learns classes: rows of pre-training have no accuracy, not even an empty one."""
+    return any("train_accuracy" in row or "test_accuracy" in row for row in rows)
+
+
+def loss_title(rows: Sequence[Row]) -> str:
+    """Return what a run's loss is called, with its unit; pre-training compares pixels."""
+    return f"loss ({'cross-entropy, nats' if classifies(rows) else 'mean squared error'})"
+
+
+def number(value: Any) -> float | None:
+    """Return a value of a row as a float, infinity for an int beyond the floats; None for what is no number."""
+    if not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _positions(rows: Sequence[Row]) -> tuple[str, list[float]]:
@@ -94,7 +113,7 @@ def _lines(
         if _any(rows, key):
             # an epoch without a test is no gap in the test's line
             points = [
-                (x, factor * y) for x, row in zip(xs, rows, strict=True) if (y := _number(row.get(key))) is not None
+                (x, factor * y) for x, row in zip(xs, rows, strict=True) if (y := number(row.get(key))) is not None
             ]
             places, ys = zip(*points, strict=True)
             lines.append(Series(part, places, ys, colour, note(factor * _last(rows, key))))
@@ -102,27 +121,18 @@ def _lines(
 
 
 def _any(rows: Sequence[Row], key: str) -> bool:
-    return any(_number(row.get(key)) is not None for row in rows)
+    return any(number(row.get(key)) is not None for row in rows)
 
 
 def _column(rows: Sequence[Row], key: str) -> list[float]:
-    numbers = [_number(row.get(key)) for row in rows]
+    numbers = [number(row.get(key)) for row in rows]
     return [math.nan if number is None else number for number in numbers]
 
 
 def _last(rows: Sequence[Row], key: str) -> float:
     """Return the last value reported, NaN and infinity included: a run that diverged shall say so."""
-    numbers = [_number(row.get(key)) for row in rows]
+    numbers = [number(row.get(key)) for row in rows]
     return next((number for number in reversed(numbers) if number is not None), math.nan)
-
-
-def _number(value: Any) -> float | None:
-    if not isinstance(value, Real):
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # an int beyond the floats
-        return math.inf
 
 
 def _values(lines: Sequence[Series]) -> list[float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -164,8 +166,61 @@ def test_pre_training_has_weights_and_no_gradients(
     assert (left, said) == (0, "")
     page = (tmp_path / "a" / "report.html").read_text("utf-8")
     assert [entry["gradients"] for entry in data_of(page)["images"]] == [None] * 3
+    assert {entry["truth"] for entry in data_of(page)["images"]} == {"0", "1", "2"}
     assert "numpy-vit probe" in section(page, "confusion")
     assert "train loss" in section(page, "curves")
+    assert "mean squared error" in section(page, "curves")
+    (tmp_path / "names.txt").write_text("one")
+    left, _, said = report("a", "--labels", "names.txt")
+    assert (left, len(said.splitlines())) == (2, 1)
+    assert "--labels" in said
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_mistakes_are_counted_where_none_is_shown(report: Report, model: Path, count: int) -> None:
+    arguments = ("--data", "digits", "--preprocessing", "timm", "--samples", str(count))
+    assert report("model.safetensors", *arguments)[0] == 0
+    page = (model.parent / "model.report.html").read_text("utf-8")
+    found = re.search(r"(\d+) of 359 images recognised", section(page, "confusion"))
+    assert found
+    assert int(found[1]) < 359
+    assert f"Mistakes: {359 - int(found[1])} of 359 images" in section(page, "samples")
+    assert "no mistake" not in page
+    assert section(page, "samples").count("<figure") == count
+    assert ("--samples" in section(page, "explorer")) == (count == 0)
+
+
+def test_the_classes_have_one_name_in_the_whole_page(report: Report, model: Path) -> None:
+    names = [f"<{letter}>" for letter in "abcdefghij"]
+    (model.parent / "names.txt").write_text("\n".join(names))
+    arguments = ("--data", "digits", "--preprocessing", "timm", "--labels", "names.txt", "--samples", "4")
+    assert report("model.safetensors", *arguments) == (0, ANY, "")
+    page = (model.parent / "model.report.html").read_text("utf-8")
+    test = load("digits").test
+    entries = data_of(page)["images"]
+    assert len(entries) == 4
+    for entry in entries:
+        assert entry["truth"] == names[test.labels[int(entry["name"].removeprefix("test image "))]]
+        assert {name for name, _ in entry["top"]} <= set(names)
+    heads = re.findall(r"<th[^>]*>(&lt;.*?)</th>", section(page, "confusion"))
+    assert [html.unescape(head) for head in heads] == names + names, "columns, then rows"
+    assert len(re.findall(r"<b>[✓✗] &lt;[a-j]&gt; \(", section(page, "samples"))) == 4
+    assert len(re.findall(r'alt="test image \d+: &lt;[a-j]&gt;"', section(page, "samples"))) == 4
+
+
+def test_names_that_the_model_and_the_data_do_not_share_are_told(report: Report, model: Path) -> None:
+    checkpoint, ours = own.load(model), [f"digit {i}" for i in range(10)]
+    own.save(model, checkpoint.config, checkpoint.params, {"class_names": ours})
+    arguments = ("--data", "digits", "--preprocessing", "timm", "--samples", "4")
+    left, _, said = report("model.safetensors", *arguments)
+    assert left == 0
+    assert len(said.splitlines()) == 1
+    assert "from the checkpoint" in said
+    page = (model.parent / "model.report.html").read_text("utf-8")
+    assert said.removeprefix("numpy-vit: note: ").strip() in html.unescape(section(page, "confusion"))
+    assert {entry["truth"] for entry in data_of(page)["images"]} <= set(ours)
+    own.save(model, checkpoint.config, checkpoint.params, {"class_names": [str(i) for i in range(10)]})
+    assert report("model.safetensors", *arguments) == (0, ANY, "")
 
 
 def test_the_page_of_a_vit_tiny_is_below_5_megabytes(report: Report, tmp_path: Path) -> None:
@@ -207,7 +262,10 @@ def test_a_model_that_went_bad_is_told(model: Path, capsys: pytest.CaptureFixtur
         (["model.safetensors", "--samples", "-1"], "--samples"),
         (["model.safetensors", "--labels", "none.txt"], "none.txt"),
         (["broken"], "config.json"),
-        (["half"], "metrics.jsonl"),
+        (["half"], "metrics.jsonl, line 2"),
+        (["number"], "metrics.jsonl, line 2"),
+        (["list"], "metrics.jsonl, line 1"),
+        (["bytes"], "metrics.jsonl"),
         (["nameless", "--preprocessing", "timm"], "name"),
     ],
 )
@@ -217,11 +275,15 @@ def test_what_cannot_be_is_one_line(
     monkeypatch.chdir(model.parent)
     run = '{"recipe": {}, "data": {"name": "digits"}}'
     nameless = '{"recipe": {}, "data": {}}'
-    for name, config, metrics in (("broken", "{", ""), ("half", run, "{"), ("nameless", nameless, "")):
+    row = '{"epoch": 1, "train_loss": 2.3}\n'
+    for name, config, metrics in (
+        ("broken", "{", b""), ("half", run, f"{row}{{".encode()), ("number", run, f"{row}3".encode()),
+        ("list", run, b"[]"), ("bytes", run, b"\xff"), ("nameless", nameless, b""),
+    ):  # fmt: skip
         Path(name).mkdir()
         (Path(name) / "checkpoint.safetensors").write_bytes(model.read_bytes())
         (Path(name) / "config.json").write_text(config)
-        (Path(name) / "metrics.jsonl").write_text(metrics)
+        (Path(name) / "metrics.jsonl").write_bytes(metrics)
     before = sorted(model.parent.rglob("*"))
     assert status(["report", *arguments]) == 2
     written = capsys.readouterr().err

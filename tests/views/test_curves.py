@@ -89,6 +89,44 @@ def test_a_test_every_second_epoch_is_a_line_all_the_same():
     assert len(columns(every)) > len(found) > 0.7 * len(columns(every))
 
 
+def pretrained(n):
+    """What pre-training writes: a loss of the training part, and of the test part now and then; no accuracy."""
+    rows = [{"epoch": i, "train_loss": 1 / i, "learning_rate": 1e-3 / i, "seconds": 2.0} for i in range(1, n + 1)]
+    return [row | {"test_loss": 1.1 / row["epoch"]} if row["epoch"] % 4 == 0 else row for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "titles"),
+    [
+        (run(8), ["loss (cross-entropy, nats)", "accuracy (%)", "learning rate"]),
+        (run(8, test=False), ["loss (cross-entropy, nats)", "accuracy (%)", "learning rate"]),
+        (pretrained(8), ["loss (mean squared error)", "learning rate"]),
+    ],
+)
+def test_every_panel_has_its_unit_and_something_to_show(rows, titles, monkeypatch):
+    written = []
+
+    class Sheet(curves.Canvas):
+        def text(self, x, y, text, size=12, *arguments, **options):
+            written.append((x, text, size))
+            super().text(x, y, text, size, *arguments, **options)
+
+    monkeypatch.setattr(curves, "Canvas", Sheet)
+    curves.picture(rows)
+    assert [text for _, text, size in written if size == 14] == titles
+    assert "nothing to show" not in [text for _, text, _ in written]
+    lefts = [x for x, _, size in written if size == 14]
+    assert np.ptp(np.diff([*lefts, curves.WIDTH])) < 80, "the panels share the width"
+
+
+def test_pre_training_shows_its_losses_on_the_left_and_its_rate_on_the_right():
+    image = np.asarray(curves.picture(pretrained(12)))[70:]
+    for colour, side in ((BLUE, 0), (VERMILION, 0), (GREEN, 1)):
+        columns = np.nonzero((image == [int(colour[i : i + 2], 16) for i in (1, 3, 5)]).all(axis=-1).any(axis=0))[0]
+        assert set(columns // (curves.WIDTH // 2)) == {side}
+        assert np.ptp(columns) > 300
+
+
 def test_a_thousand_rows_and_one_row():
     for n in (1000, 1):
         image = curves.picture(run(n))

@@ -52,6 +52,11 @@ class Answers:
         """The share of images that were recognised."""
         return float((self.predicted == self.labels).mean())
 
+    @property
+    def mistaken(self) -> int:
+        """How many images were not recognised."""
+        return int((self.predicted != self.labels).sum())
+
     def mistakes(self, most: int) -> list[int]:
         """Return the mistakes of which the model was surest, the surest first."""
         wrong = np.flatnonzero(self.predicted != self.labels)
@@ -94,11 +99,15 @@ def pictures_of(part: ImageSet, numbers: Sequence[int]) -> dict[int, Array]:
 
 def samples(answers: Answers, right: Sequence[Sample], wrong: Sequence[Sample]) -> str:
     """Return the sample predictions: some that are right, and the surest mistakes."""
+    mistaken, total = answers.mistaken, len(answers.labels)
     parts = []
     if wrong:
         parts += [tag("h3", "The surest mistakes"), _gallery(answers, wrong)]
+    elif mistaken:
+        counted = f"Mistakes: {mistaken:,} of {total:,} images, none of them shown here"
+        parts.append(paragraph(f"{counted}: numpy-vit report shows the surest with --samples 2 or more."))
     else:
-        parts.append(paragraph(f"All {len(answers.labels):,} images were recognised: there is no mistake to show."))
+        parts.append(paragraph(f"All {total:,} images were recognised: there is no mistake to show."))
     if right:
         parts += [tag("h3", "Recognised"), _gallery(answers, right)]
     return "\n".join(parts)

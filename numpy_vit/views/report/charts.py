@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
+from numpy_vit.views.curves import loss_title, number
 from numpy_vit.views.report.markup import escape, opening, table, tag
 from numpy_vit.views.scales import compact, drawable, extent, tick_labels, ticks
 
@@ -26,9 +26,7 @@ def curves(rows: Sequence[Row]) -> str:
     ----------
     rows : one an epoch, as in metrics.jsonl; what is not finite is a gap, what is missing none
     """
-    xs = [_number(row.get("epoch")) or float(i + 1) for i, row in enumerate(rows)]
-    classified = any("train_accuracy" in row or "test_accuracy" in row for row in rows)
-    loss = "loss (cross-entropy, nats)" if classified else "loss (mean squared error)"
+    xs, loss = _epochs(rows), loss_title(rows)
     charts = []
     for quantity, title, factor, most in (("loss", loss, 1.0, math.inf), ("accuracy", "accuracy (%)", 100.0, 100.0)):
         lines = {part: _points(rows, xs, f"{part}_{quantity}", factor) for part in _PARTS}
@@ -101,14 +99,20 @@ def _text(x: float, y: float, words: str, kind: str) -> str:
 
 def _numbers(rows: Sequence[Row]) -> str:
     known = ("train_loss", "test_loss", "train_accuracy", "test_accuracy", "learning_rate")
-    keys = [key for key in known if any(_number(row.get(key)) is not None for row in rows)]
+    keys = [key for key in known if any(number(row.get(key)) is not None for row in rows)]
     cells = [
-        [compact(_number(row.get("epoch")) or i + 1), *(_cell(_number(row.get(key))) for key in keys)]
-        for i, row in enumerate(rows)
+        [compact(epoch), *(_cell(number(row.get(key))) for key in keys)]
+        for epoch, row in zip(_epochs(rows), rows, strict=True)
     ]
     header = ["epoch", *(key.replace("_", " ") for key in keys)]
     listed = table("Every epoch", header, cells, numbers=range(len(header)))
     return tag("details", tag("summary", "The numbers") + listed)
+
+
+def _epochs(rows: Sequence[Row]) -> list[float]:
+    """Each row's epoch; where it has none, its place."""
+    named = [number(row.get("epoch")) for row in rows]
+    return [epoch if epoch and drawable(epoch) else float(i) for i, epoch in enumerate(named, 1)]
 
 
 def _cell(value: float | None) -> str:
@@ -117,9 +121,5 @@ def _cell(value: float | None) -> str:
 
 def _points(rows: Sequence[Row], xs: Sequence[float], key: str, factor: float) -> list[tuple[float, float]]:
     """The epochs that have a number, which not every one has of the test part, and these numbers."""
-    numbers = [_number(row.get(key)) for row in rows]
-    return [(x, factor * number) for x, number in zip(xs, numbers, strict=True) if number is not None]
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, Real) else None
+    ys = [number(row.get(key)) for row in rows]
+    return [(x, factor * y) for x, y in zip(xs, ys, strict=True) if y is not None]

@@ -20,7 +20,8 @@
     opacity: 0.65,
     lifted: false, // whether colours are of square roots
   };
-  const unpacked = new Map(); // Maps by image
+  const unpacked = new Map(); // promises of Maps by image
+  let chosen = 0; // the image that was chosen last; state.image is the one that is shown, once it is unpacked
   let maps = null; // of the image that is shown
   let picture = null; // it as grey pixels, on a canvas
 
@@ -163,6 +164,8 @@
   function show() {
     if (!maps) return;
     const row = rowOf(state.block, state.head);
+    $("picture").value = String(chosen);
+    answer();
     $("block").value = String(state.block);
     $("block-number").value = String(state.block);
     $("block").setAttribute("aria-valuetext", `block ${state.block} of 0 to ${data.blocks - 1}`);
@@ -189,17 +192,25 @@
 
   // ---- what people do ---------------------------------------------------------------------------------------------
 
+  /** Show an image as soon as it is unpacked, unless another has been chosen by then: the last choice holds. */
   async function choose(index) {
+    chosen = index;
     const image = new Image();
+    image.src = data.images[index].picture;
+    if (!unpacked.has(index)) unpacked.set(index, Maps.unpack(data, data.images[index]));
+    let found;
     try {
-      image.src = data.images[index].picture;
-      if (!unpacked.has(index)) unpacked.set(index, await Maps.unpack(data, data.images[index]));
-      await image.decode();
-      maps = unpacked.get(index);
+      [found] = await Promise.all([unpacked.get(index), image.decode()]);
     } catch (error) {
+      unpacked.delete(index);
+      if (chosen !== index) return;
+      chosen = state.image;
+      $("picture").value = String(chosen);
       $("pointed").textContent = `The maps cannot be unpacked: a browser of 2023 or later can. (${error})`;
       return;
     }
+    if (chosen !== index) return;
+    maps = found;
     picture = document.createElement("canvas");
     picture.width = image.naturalWidth;
     picture.height = image.naturalHeight;
@@ -208,10 +219,7 @@
     context.globalCompositeOperation = "saturation"; // grey, so that colours are the map's alone
     context.fillStyle = "#808080";
     context.fillRect(0, 0, picture.width, picture.height);
-    state.image = index;
-    if (!maps.kinds.gradients) state.what = "weights";
-    answer();
-    change({});
+    change({ image: index, what: maps.kinds.gradients ? state.what : "weights" });
   }
 
   function patchAt(event) {

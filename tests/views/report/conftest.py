@@ -1,14 +1,16 @@
-"""A small model with attention that is far from even, and the parts of its page."""
+"""A small model with attention that is far from even, the parts of its page, and that page in a browser."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
+import shutil
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,10 +22,11 @@ from numpy_vit.models import vit
 from numpy_vit.tree import Array, Params
 from numpy_vit.views.report import explorer
 from numpy_vit.views.report.answers import Answers, Sample
-from numpy_vit.views.report.page import Contents
+from numpy_vit.views.report.page import Contents, page
 
 VOID = {"meta", "link", "img", "input"}
 NAMES = ("cat", "dog", "owl")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
 
 @dataclass(frozen=True)
@@ -155,3 +158,115 @@ def script_data() -> Callable[[bytes], Any]:
         return json.loads(found[1]) if found else None
 
     return find
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless Chromium."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    service = pytest.importorskip("selenium.webdriver.chrome.service").Service
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and chromedriver):
+        pytest.skip("chromium and chromedriver are not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options=options, service=service(chromedriver))
+    started.set_page_load_timeout(60)
+    yield started
+    started.quit()
+
+
+class Explorer:
+    """The page as a visitor meets it."""
+
+    def __init__(self, driver: Any, path: Path, config: vit.Config, explored: list[explorer.Explored]) -> None:
+        self.driver, self.path, self.explored = driver, path, explored
+        self.first, self.grid = config.num_prefix_tokens, config.grid
+        self.show()
+
+    def show(self, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        """Open the page anew in a window of a size and a colour scheme."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+        self.driver.get(self.path.as_uri())
+        self.says("block 1, mean of heads, class token → ")
+
+    def element(self, identity: str):
+        return self.driver.find_element("id", identity)
+
+    def wait(self, condition: Callable[[object], bool]) -> None:
+        """Wait until a condition on the driver holds."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        WebDriverWait(self.driver, 10, 0.05).until(condition)
+
+    def says(self, *words: str) -> str:
+        """Wait until the status line has the words, and return it."""
+
+        def found(_: object) -> bool:
+            return all(word in self.element("status").text for word in words)
+
+        try:
+            self.wait(found)
+        except Exception as error:
+            raise AssertionError(f"{self.element('status').text!r} lacks one of {words}") from error
+        return self.element("status").text
+
+    def click(self, row: int, column: int, kind: str = "mouse") -> None:
+        """Press a patch with a pointer, of the kind "mouse" or "touch"."""
+        from selenium.webdriver.common.actions.action_builder import ActionBuilder
+        from selenium.webdriver.common.actions.pointer_input import PointerInput
+
+        canvas = self.element("map")
+        x, y = ((i + 0.5) / n - 0.5 for i, n in zip((column, row), self.grid[::-1], strict=True))
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+        actions = ActionBuilder(self.driver, mouse=PointerInput(kind, kind))
+        pointer = actions.pointer_action
+        pointer.move_to(canvas, round(x * canvas.size["width"]), round(y * canvas.size["height"]))
+        pointer.pointer_down().pointer_up()
+        actions.perform()
+
+    def paint_only(self) -> None:
+        """Make the overlay opaque by the keyboard, so that pixels are the map's alone."""
+        from selenium.webdriver.common.keys import Keys
+
+        self.element("opacity").send_keys(Keys.END)
+        self.says("block")
+
+    def colours(self) -> np.ndarray:
+        """The colours (rows, columns, 3) in the middle of each patch."""
+        script = """
+        const canvas = document.getElementById("map"), context = canvas.getContext("2d"), found = [];
+        const [rows, columns] = arguments;
+        for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++)
+          found.push(...context.getImageData((j + 0.5) * canvas.width / columns, (i + 0.5) * canvas.height / rows, 1, 1)
+            .data.slice(0, 3));
+        return found;"""
+        return np.array(self.driver.execute_script(script, *self.grid)).reshape(*self.grid, 3)
+
+    def shows(self, row: np.ndarray, paint) -> None:
+        """Wait until the canvas has the colours of a map (T+N,) under the scale that the page names."""
+        patches = row[self.first :].reshape(self.grid)
+        expected = paint(patches / np.abs(patches).max()).astype(int)
+
+        def same(_: object) -> bool:
+            return bool((np.abs(self.colours() - expected) <= 3).all())  # a code is a 127th or 255th of the colours
+
+        self.wait(same)
+        most = float(self.element("most").get_attribute("value"))
+        np.testing.assert_allclose(most, np.abs(patches).max(), rtol=1e-5)
+
+
+@pytest.fixture
+def explored_page(driver, tmp_path, contents, small) -> Iterator[Explorer]:
+    made = small(reg_tokens=1)
+    full = contents(("cat", "</script><b>dog", "owl"), small=made)
+    (tmp_path / "report.html").write_bytes(page(full))
+    yield Explorer(driver, tmp_path / "report.html", made.config, [one for one, _ in full.explored])
+    said = driver.get_log("browser")
+    assert not [entry for entry in said if entry["source"] != "rendering"], "rendering: that this test reads pixels"

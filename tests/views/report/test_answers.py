@@ -17,6 +17,7 @@ ANSWERS = Answers("pets test", LOGITS, LABELS, ("cat", "dog", "owl"))
 def test_counts_and_accuracy_by_hand():
     assert ANSWERS.counts.tolist() == [[2, 0, 1], [1, 1, 0], [0, 1, 0]]
     assert ANSWERS.accuracy == pytest.approx(0.5)
+    assert ANSWERS.mistaken == 3
 
 
 def test_the_surest_mistakes_come_first():
@@ -39,9 +40,17 @@ def test_samples_say_the_answer_and_the_truth(read):
 
 
 def test_no_mistake_is_said(read):
-    page = read(samples(ANSWERS, [Sample(0, np.zeros((300, 200, 3), np.uint8))], []))
+    faultless = Answers("pets test", LOGITS, ANSWERS.predicted, ANSWERS.class_names)
+    page = read(samples(faultless, [Sample(0, np.zeros((300, 200, 3), np.uint8))], []))
     assert "no mistake" in page.root.text()
     assert len(page.named("img")[0].attributes["src"]) < 2000, "large pictures are shrunk"
+
+
+def test_mistakes_that_are_not_shown_are_not_denied(read):
+    text = read(samples(ANSWERS, [Sample(0, np.zeros((8, 8, 3), np.uint8))], [])).root.text()
+    assert "Mistakes: 3 of 6 images" in text
+    assert "no mistake" not in text
+    assert "Mistakes: 3 of 6 images" in read(samples(ANSWERS, [], [])).root.text()
 
 
 def test_pictures_are_the_images_in_colours():

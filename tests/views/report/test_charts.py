@@ -61,7 +61,21 @@ def test_every_number_stands_in_the_table(read):
     assert rows[2] == ["2", "1", "nan", "0.5", "0.05"]
 
 
-@pytest.mark.parametrize("rows", [ROWS[:1], [{"train_loss": math.inf}], [{}], [{"epoch": 5, "train_loss": 1e300}] * 2])
+def test_the_loss_has_its_unit(read):
+    titles = [one.words for one in read(charts.curves(ROWS)).all if one.attributes.get("class") == "title"]
+    assert titles == ["loss (cross-entropy, nats)", "accuracy (%)"]
+    pretrained = [{"epoch": row["epoch"], "train_loss": row["train_loss"]} for row in ROWS]
+    titles = [one.words for one in read(charts.curves(pretrained)).all if one.attributes.get("class") == "title"]
+    assert titles == ["loss (mean squared error)"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS[:1], [{"train_loss": math.inf}], [{}], [{"epoch": 5, "train_loss": 1e300}] * 2,
+        [{"epoch": math.nan, "train_loss": 1.0}, {"epoch": 10**400, "train_loss": 10**400}],
+    ],
+)  # fmt: skip
 def test_odd_runs_are_drawn(read, rows):
     page = read(charts.curves(rows))
     assert "nan" not in "".join(str(one.attributes) for one in page.all if one.name in ("path", "circle"))
