@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from numpy_vit.cli.report_images import gather
     from numpy_vit.files import write_bytes
     from numpy_vit.training.opened import open_model
+    from numpy_vit.training.run_folder import read_rows
     from numpy_vit.views.report.facts import facts
     from numpy_vit.views.report.page import Contents, page
 
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if out.is_dir() or not out.parent.is_dir():  # before minutes are spent
         raise UsageError(f"--out {out} has to be a file in a folder that exists")
     about = _about(folder)
-    rows = _rows(folder) if about else []
+    rows = read_rows(folder) if about else []
     gathered = gather(args, opened, about, progress)
     if not about:
         gathered.missing["curves"] = "Only the folder of a run has curves: numpy-vit report RUN."
@@ -129,27 +130,6 @@ def _about(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder / CONFIG} is not JSON: {error}") from error
     known = isinstance(about, dict) and isinstance(about.get("recipe"), dict) and isinstance(about.get("data"), dict)
     return about if known else {}  # other libraries write a config.json, too
-
-
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    """The epochs so far."""
-    from numpy_vit.errors import DataError
-    from numpy_vit.training.run_folder import METRICS
-
-    path, rows = folder / METRICS, []
-    try:
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    except ValueError as error:
-        raise DataError(f"{path} is no text: {error}") from error
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}, line {number} is broken: {error}; take it out") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number} is {line[:40]!r}, not an object of an epoch's numbers: take it out")
-        rows.append(row)
-    return rows
 
 
 def _title(folder: Path, about: dict[str, Any]) -> str:

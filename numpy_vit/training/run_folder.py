@@ -92,8 +92,7 @@ class RunFolder:
 
     def rows(self) -> list[Row]:
         """Return the epochs of metrics.jsonl."""
-        path = self.path / METRICS
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return read_rows(self.path)
 
 
 def resume(
@@ -136,6 +135,29 @@ def resume(
     kept = [json.dumps(row) + "\n" for row in folder.rows() if row["epoch"] <= state.epoch]
     files.write_bytes(path / METRICS, "".join(kept).encode())
     return folder, task, state
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Return the epochs that a run's metrics.jsonl tells of; none where there is no such file.
+
+    Raises
+    ------
+    DataError : a line that is no object of an epoch's numbers, or bytes that are no text.
+    """
+    path, rows = folder / METRICS, []
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    except ValueError as error:
+        raise DataError(f"{path} is no text: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is broken: {error}; take it out") from error
+        if not isinstance(row, dict) or "epoch" not in row:
+            raise DataError(f"{path}, line {number} is {line[:40]!r}, not an object of an epoch's numbers: take it out")
+        rows.append(row)
+    return rows
 
 
 def fingerprint(data: Split) -> str:

@@ -126,6 +126,10 @@ def test_a_stopped_run_resumes_to_the_same_bits(
 
 def test_a_broken_run_is_refused_and_left_alone(cli: Cli, tmp_path: Path, tiny: Options) -> None:
     assert cli("train", "--epochs", "1", "--out", "a", *tiny).returncode == 0
+    rows = (tmp_path / "a" / "metrics.jsonl").read_bytes()
+    (tmp_path / "a" / "metrics.jsonl").write_text("3\n")
+    assert "metrics.jsonl, line 1 is '3', not an object" in cli("train", "--resume", "a").stderr
+    (tmp_path / "a" / "metrics.jsonl").write_bytes(rows)
     state = tmp_path / "a" / "optimizer.safetensors"
     for damage, words in [
         (state.read_bytes()[:-5], "optimizer.safetensors"),
