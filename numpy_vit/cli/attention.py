@@ -37,15 +37,21 @@ def add(commands: Any) -> None:
         "attention",
         help="where a model looks, for every block and head",
         description="Draw the class token's attention over an image for every block and head, and its rollout through "
-        "all blocks; for a model without a class token, the attention that each patch receives. With a mask, or on "
-        "generated shapes, whose masks are known: the share of the attention that lies on the object, beside its share "
-        "of the area.",
+        "all blocks; for a model that pools its patches, by their mean or by attention, and so reads no class token, "
+        "the attention that each patch receives from the patches. The weights of the pool itself are not drawn, nor "
+        "is the distillation token's row. With a mask, or on generated shapes, whose masks are known: the share of the "
+        "attention that lies on the object, how many times its share of the area that is, and in brackets the "
+        "difference share - area; over several images with ±, that difference's standard error.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("image", metavar="IMAGE", help=f"{seen_image.IMAGE}, or shapes[:N], N (200) generated images")
     seen_image.add_model(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the pictures and attention.npz go")
-    parser.add_argument("--mask", metavar="FILE", help="an image as large as the file IMAGE, white on the object")
+    parser.add_argument(
+        "--mask",
+        metavar="FILE",
+        help="an image, white on the object, as large as the file IMAGE; over test:N as large as the model's images",
+    )
     parser.add_argument("--untrained", action="store_true", help="draw the model's weights anew: what chance gives")
     parser.add_argument("--seed", type=int, default=0, help="of --untrained")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
@@ -96,8 +102,10 @@ def run(args: argparse.Namespace) -> int:
 def _whose(opened: Opened) -> str:
     from numpy_vit.views import attention_maps
 
-    by_token = attention_maps.reader(opened.config) == "class token"
-    return "the class token's attention" if by_token else "the attention that patches receive"
+    if attention_maps.reader(opened.config) == "class token":
+        return "the class token's attention"
+    pool = ", without the pool's own" if opened.config.global_pool == "map" else ""
+    return f"the attention that patches receive from each other{pool}"
 
 
 def _shapes(opened: Opened, transform: EvalTransform, count: int) -> _Seen:
@@ -109,7 +117,8 @@ def _shapes(opened: Opened, transform: EvalTransform, count: int) -> _Seen:
     from numpy_vit.data.shapes import CLASS_NAMES, TEST, make
     from numpy_vit.data.transforms import normalise
 
-    made = [make(TEST + i, opened.config.image) for i in range(count)]
+    with usage():
+        made = [make(TEST + i, opened.config.image) for i in range(count)]
     mode = MODES[opened.config.in_chans]
     pictures = [np.asarray(Image.fromarray(image.transpose(1, 2, 0)).convert(mode)) for image, _, _ in made]
     pixels = np.stack([picture.reshape(*opened.config.image, -1).transpose(2, 0, 1) for picture in pictures])
@@ -121,19 +130,11 @@ def _named(args: argparse.Namespace, opened: Opened, transform: EvalTransform) -
     """The image that was named, and the mask that was given with it, cut to what the model sees of the image."""
     import numpy as np
 
-    from numpy_vit.errors import DataError
-    from numpy_vit.training.opened import read_for
-
     images = seen_image.read(args.image, opened, transform).pixels[np.newaxis]
     if args.mask is None:
         return _Seen(images, [args.image], None)
-    image, mask = read_for(opened, args.image), read_for(opened, args.mask, 1)
-    if mask.size != image.size:
-        raise DataError(
-            f"{args.mask} has {mask.width}x{mask.height} pixels, {args.image} {image.width}x{image.height}: "
-            "draw the mask over the whole image"
-        )
-    return _Seen(images, [args.image], np.asarray(transform.crop(mask), np.float64)[np.newaxis] / 255)
+    mask = seen_image.read_mask(args.mask, args.image, opened, transform)
+    return _Seen(images, [args.image], mask[np.newaxis])
 
 
 def _look(opened: Opened, images: Array) -> tuple[Array, Array, Array]:
@@ -183,7 +184,11 @@ def _gallery(shown: list[Array], seen: _Seen, maps: Array, rollouts: Array, titl
 
 
 def _shares(opened: Opened, maps: Array, rollouts: Array, masks: Array) -> dict[str, Any]:
-    """How much of each map lies on the object, on average over the images, with the standard error."""
+    """How much of each map lies on the object, on average over the images.
+
+    The errors are those of the mean of share - area: an image's share varies with the size of its object, and that
+    part of the spread says nothing of where the model looks.
+    """
     from numpy_vit.views import attention_maps
 
     coverage = attention_maps.coverage(masks, opened.config)
@@ -211,11 +216,12 @@ def _error(values: Array) -> float | None:
 
 
 def _as_text(found: dict[str, Any]) -> str:
-    lines = []
+    lines = [f"{found['image']}: {found['shown']}{', untrained' if found['untrained'] else ''}"]
     if "area" in found:
-        of = "the object" if found["images"] == 1 else f"the objects of {found['images']:,} images"
+        one = found["images"] == 1
+        of = "the object is" if one else f"the objects of {found['images']:,} images are"
         lines += [
-            f"{of}: {found['area']:.1%} of the area; of {found['shown']}{', untrained,' if found['untrained'] else ''}",
+            f"{of} {found['area']:.1%} of the area; the attention on {'it' if one else 'them'}:",
             f"  rollout  {_share(found['rollout'], found['rollout_error'], found['area'])}",
         ]
         for i, block in enumerate(found["blocks"]):
@@ -226,4 +232,5 @@ def _as_text(found: dict[str, Any]) -> str:
 
 def _share(share: float, error: float | None, area: float) -> str:
     spread = "" if error is None else f" ± {error:.1%}"
-    return f"{share:.1%}{spread}, {share / area:.2f} times the area" if area else f"{share:.1%}{spread}"
+    times = f", {share / area:.2f} times the area" if area else ""
+    return f"{share:.1%}{times} ({share - area:+.1%}{spread})"

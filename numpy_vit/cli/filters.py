@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_vit.cli import seen_image
-from numpy_vit.cli.usage import positive, usage
+from numpy_vit.cli.usage import positive
 
 _EXAMPLES = """examples:
   numpy-vit filters vit_tiny.safetensors
@@ -32,12 +32,12 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw and print."""
-    from numpy_vit.training.opened import open_model
     from numpy_vit.views import patch_filters
 
-    with usage():
-        opened = open_model(args.checkpoint)
-    components, shares = patch_filters.components(opened.params["patch_embed"]["proj"]["weight"], args.count)
+    opened = seen_image.open_for_weights(args.checkpoint)
+    weight = opened.params["patch_embed"]["proj"]["weight"]
+    seen_image.demand_finite(weight, "the filters", opened)
+    components, shares = patch_filters.components(weight, args.count)
     (py, px), D = opened.config.patch, opened.config.embed_dim
     title = f"filters of {py}x{px} pixels: {opened.path.name}"
     seen_image.write_picture(Path(args.out), patch_filters.picture(components, shares, title))

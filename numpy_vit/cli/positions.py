@@ -31,12 +31,12 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draw and print."""
-    from numpy_vit.training.opened import open_model
     from numpy_vit.views import position_maps
 
+    opened = seen_image.open_for_weights(args.checkpoint)
     with usage():
-        opened = open_model(args.checkpoint)
         rows = position_maps.rows(opened.params, opened.config)
+    seen_image.demand_finite(rows, "the positions", opened)
     config = opened.config
     found = position_maps.similarities(rows, config.grid)
     kind = "learned" if config.pos_embed == "learned" else config.pos_embed

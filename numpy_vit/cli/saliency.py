@@ -23,17 +23,25 @@ def add(commands: Any) -> None:
         "saliency",
         help="which pixels speak for a class",
         description="Draw what each pixel adds to a class's logit: gradient times input, and integrated gradients, "
-        "whose sum is the difference of the logits of the image and of an image of zeros (the mean colour of the "
-        "training images); and which patches the attention that speaks for the class comes from (gradient-weighted "
-        "rollout).",
+        "whose sum is the difference of the logits of the image and of an image of zeros (the colour that the "
+        "preprocessing maps to zero); and which patches the attention that speaks for the class comes from "
+        "(gradient-weighted rollout).",
         epilog=_EXAMPLES,
     )
     parser.add_argument("image", metavar="IMAGE", help=seen_image.IMAGE)
     seen_image.add_model(parser)
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where saliency.png and saliency.npz go")
-    parser.add_argument("--class", dest="target", metavar="CLASS", help="number or name (default: the predicted one)")
+    parser.add_argument(
+        "--class",
+        dest="target",
+        metavar="CLASS",
+        help="a name, a number from 0, or a part of one name alone, in this order: a class that is named 1 is meant by "
+        "1 (default: the predicted one)",
+    )
     parser.add_argument("--labels", metavar="FILE", help="the names of the classes, one a line")
-    parser.add_argument("--steps", type=positive, default=64, metavar="N", help="gradients on the way (default: 64)")
+    parser.add_argument(
+        "--steps", type=positive, default=64, metavar="N", help="gradients on the way, up to 1024 (default: 64)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.set_defaults(run=run, one_blas_thread=False)
 
@@ -49,17 +57,17 @@ def run(args: argparse.Namespace) -> int:
     names, _ = names_of(opened, args.labels)
     seen = seen_image.read(args.image, opened, transform)
     model, params, config, image = opened.model, opened.params, opened.config, seen.pixels
-    logits = model.predict(params, image[np.newaxis], config)[0]
+    logits = saliency.predict(model, params, image[np.newaxis], config)[0]
     target = int(logits.argmax()) if args.target is None else _class(args.target, names)
     folder, progress = seen_image.make_folder(args.out), Progress()
     product = saliency.gradient_times_input(model, params, image, config, target)
-    with usage():
+    with usage():  # a model without blocks, and steps
+        rollout = saliency.weighted_rollout(model, params, image, config, target)
         integrated = saliency.integrated_gradients(
             model, params, image, config, target, args.steps,
             lambda done, of: progress.line(f"integrating: {done} of {of} gradients"),
         )  # fmt: skip
     progress.clear()
-    rollout = saliency.weighted_rollout(model, params, image, config, target)
     title = f"{names[target]}, logit {integrated.logit:.2f}: {Path(args.image).name}, {opened.path.name}"
     picture = saliency_picture.picture(seen.picture, product, integrated.contributions, rollout, title)
     seen_image.write_picture(folder / "saliency.png", picture)
@@ -73,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         "checkpoint": str(opened.path),
         "class": target,
         "name": names[target],
+        "predicted_class": int(logits.argmax()),
         "predicted": names[int(logits.argmax())],
         "logit": integrated.logit,
         "baseline_logit": integrated.baseline_logit,
@@ -86,25 +95,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _class(text: str, names: list[str]) -> int:
-    """A class by its number or its name; of ImageNet's names, a part that only one of them has will do."""
+    """A class by its name, its number, or a part of its name that no other has; two may bear one name."""
+    exact = [i for i, name in enumerate(names) if name == text]
+    exact = exact or [i for i, name in enumerate(names) if name.lower() == text.lower()]
+    if len(exact) == 1:
+        return exact[0]
     if text.isascii() and text.isdigit():
         if int(text) < len(names):
             return int(text)
-        raise UsageError(f"--class {text}: the model has {len(names)} classes, 0 to {len(names) - 1}")
-    exact = [i for i, name in enumerate(names) if name.lower() == text.lower()]
+        raise UsageError(
+            f"--class {text}: no class of this name, and the model has {len(names)}, 0 to {len(names) - 1}"
+        )
     found = exact or [i for i, name in enumerate(names) if text.lower() in name.lower()]
     if len(found) == 1:
         return found[0]
-    several = ", ".join(names[i] for i in found[:5]) + (", ..." if len(found) > 5 else "")
-    raise UsageError(f"--class {text}: " + (f"could be {several}: say more of it" if found else "no such class"))
+    several = ", ".join(f"{i} {names[i]}" for i in found[:5]) + (", ..." if len(found) > 5 else "")
+    raise UsageError(
+        f"--class {text}: " + (f"could be {several}: say more of it, or its number" if found else "no such class")
+    )
 
 
 def _as_text(found: dict[str, Any]) -> str:
-    other = "" if found["name"] == found["predicted"] else f" (the model says {found['predicted']})"
+    chosen, likeliest = found["class"], found["predicted_class"]
+    other = "" if chosen == likeliest else f" (the model says {found['predicted']}, class {likeliest})"
     difference = found["logit"] - found["baseline_logit"]
     return "\n".join(
         [
-            f"{found['image']}: {found['name']}{other}, logit {found['logit']:.4f}, "
+            f"{found['image']}: {found['name']}, class {chosen}{other}, logit {found['logit']:.4f}, "
             f"of an image of zeros {found['baseline_logit']:.4f}",
             f"integrated gradients: contributions sum to {found['contributions']:.4f}, the difference is "
             f"{difference:.4f}; residual {found['residual']:.1e} after {found['steps']} steps",

@@ -50,6 +50,33 @@ def open_for(args: argparse.Namespace) -> tuple[Opened, EvalTransform]:
     return opened, transform
 
 
+def open_for_weights(name: str) -> Opened:
+    """Open a checkpoint of which weights are shown that heads do not touch: a file need not say how many there are."""
+    from numpy_vit.errors import CheckpointError
+    from numpy_vit.training.opened import open_model
+
+    with usage():
+        try:
+            return open_model(name)
+        except CheckpointError as error:
+            try:
+                return open_model(name, num_heads=1)
+            except (CheckpointError, ValueError):  # it was not the heads
+                raise error from None
+
+
+def demand_finite(values: Array, what: str, opened: Opened) -> None:
+    """Raise CheckpointError where the numbers that are to be drawn are not finite, as those of a broken model."""
+    import numpy as np
+
+    from numpy_vit.errors import CheckpointError
+
+    if not np.isfinite(values).all():
+        raise CheckpointError(
+            f"{opened.path}: {what} are not finite numbers: look at the checkpoint with numpy-vit inspect"
+        )
+
+
 def see(image: Image.Image, transform: EvalTransform, name: str) -> Seen:
     """Prepare a picture for the model."""
     from numpy_vit.errors import DataError
@@ -66,9 +93,35 @@ def read(name: str, opened: Opened, transform: EvalTransform) -> Seen:
     """Prepare an image file, or test:N, a test image of the data set that the checkpoint was trained on."""
     from numpy_vit.training.opened import read_for
 
-    if (match := _TEST.fullmatch(name)) and not Path(name).exists():
-        return _of_test(int(match[1]), opened, transform)
+    if (number := _number(name)) is not None:
+        return _of_test(number, opened, transform)
     return see(read_for(opened, name), transform, name)
+
+
+def read_mask(path: str, name: str, opened: Opened, transform: EvalTransform) -> Array:
+    """Read a mask that is drawn over the image `name`: how much of each of the model's pixels is white, (Y, X), 0 … 1.
+
+    It is as large as the image file, and is cut as that is; over test:N it has the size of the model's images.
+    """
+    import numpy as np
+
+    from numpy_vit.errors import DataError
+    from numpy_vit.training.opened import read_for
+
+    of_test = _number(name) is not None
+    mask = read_for(opened, path, 1)
+    width, height = opened.config.image[::-1] if of_test else read_for(opened, name).size
+    if mask.size != (width, height):
+        raise DataError(
+            f"{path} has {mask.width}x{mask.height} pixels, {name} {width}x{height}: draw the mask over the whole image"
+        )
+    return np.asarray(mask if of_test else transform.crop(mask), np.float64) / 255
+
+
+def _number(name: str) -> int | None:
+    """The number N of test:N; None for a file, which may bear such a name."""
+    match = _TEST.fullmatch(name)
+    return int(match[1]) if match and not Path(name).exists() else None
 
 
 def _of_test(number: int, opened: Opened, transform: EvalTransform) -> Seen:

@@ -9,10 +9,12 @@ from types import ModuleType
 
 import numpy as np
 
+from numpy_vit.errors import CheckpointError
 from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Array, Params
 
 
+@np.errstate(over="ignore", invalid="ignore")  # weights that went bad are told in one line
 def weights(model: ModuleType, params: Params, images: Array, config: Config) -> Array:
     """Return the attention weights (B, L, H, T+N, T+N) of every block: row m says where token m looks.
 
@@ -23,18 +25,26 @@ def weights(model: ModuleType, params: Params, images: Array, config: Config) ->
 
     Raises
     ------
+    CheckpointError : weights that are not finite, as those of a model that diverged.
     ValueError : a model without blocks, or images that do not fit.
     """
-    _demand_blocks(config)
+    demand_blocks(config)
     _, cache = model.forward(params, images, config, record={})
-    return np.stack(model.attention_weights(cache), axis=1)
+    found = np.stack(model.attention_weights(cache), axis=1)
+    if not np.isfinite(found).all():
+        raise CheckpointError(
+            "the attention weights are not finite numbers: look at the checkpoint with numpy-vit inspect"
+        )
+    return found
 
 
 def reader(config: Config) -> str:
-    """Return whose attention the maps show: "class token", or "received" where the model reads the mean of the patches.
+    """Return whose attention the maps show: "class token" where the model reads one, and "received" elsewhere.
 
-    A class token says what the answer is made of.  Without one, every patch is read alike, and what tells the patches
-    apart is how much the others take from them.
+    A class token that is read, alone or beside others, says what the answer is made of.  Where the model pools the
+    patches, by their mean ("avg") or by attention ("map"), a class token may be there and nobody reads it; what tells
+    the patches apart is then how much they take from each other.  The pool of "map" has weights of its own, which are
+    no block's and are not shown.
     """
     return "class token" if config.class_token and config.global_pool in ("token", "token_avg") else "received"
 
@@ -42,8 +52,8 @@ def reader(config: Config) -> str:
 def maps(weights: Array, config: Config) -> Array:
     """Return the map (B, L, H, gy, gx) of each block and head, which sums to 1.
 
-    The class token's weights on the patches; or, where the model reads the mean of the patches, the weight that each
-    patch receives from a patch on average.  What goes to prefix tokens is left out, and the rest scaled up to 1.
+    The class token's weights on the patches; or, where the model pools the patches, the weight that each patch
+    receives from a patch on average.  What goes to prefix tokens is left out, and the rest scaled up to 1.
 
     Parameters
     ----------
@@ -59,6 +69,7 @@ def rollout(weights: Array, config: Config) -> Array:
 
     (1) half of a block's output is its input: A_l = (I + mean over heads of block l's weights) / 2
     (2) what the last tokens are made of: R = A_L … A_2 A_1; each row sums to 1
+    (3) the class token's row of it; or, where the model pools the patches, the mean of their rows
 
     Parameters
     ----------
@@ -68,7 +79,7 @@ def rollout(weights: Array, config: Config) -> Array:
     """
     identity = np.eye(weights.shape[-1], dtype=weights.dtype)
     mixed = (identity + weights.mean(axis=2)) / 2  # (1), (B, L, R, R)
-    return maps(flow(mixed)[:, np.newaxis, np.newaxis], config)[:, 0, 0]  # (2)
+    return maps(flow(mixed)[:, np.newaxis, np.newaxis], config)[:, 0, 0]  # (2), (3)
 
 
 def flow(steps: Array) -> Array:
@@ -83,8 +94,8 @@ def on_grid(seen: Array, config: Config) -> Array:
     """Lay numbers of the patches (..., N), none of them negative, on the grid (..., gy, gx), scaled to a sum of 1."""
     total = seen.sum(axis=-1, keepdims=True)
     shares: Array = np.divide(
-        seen, total, out=np.full_like(seen, 1 / seen.shape[-1]), where=total > 0
-    )  # all 0: equal shares
+        seen, total, out=np.full_like(seen, 1 / seen.shape[-1]), where=total != 0
+    )  # all 0: equal shares; NaN stays NaN
     laid: Array = shares.reshape(*seen.shape[:-1], *config.grid)
     return laid
 
@@ -127,6 +138,7 @@ def share_on(maps: Array, coverage: Array) -> Array:
     return shares
 
 
-def _demand_blocks(config: Config) -> None:
+def demand_blocks(config: Config) -> None:
+    """Raise ValueError for a model without blocks."""
     if not config.depth:
         raise ValueError("a model of 0 blocks has no attention to look at: choose one of depth 1 or more")

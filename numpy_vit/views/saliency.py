@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from numpy_vit.errors import CheckpointError
 from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Array, Params
-from numpy_vit.views.attention_maps import flow, maps
+from numpy_vit.views.attention_maps import demand_blocks, flow, on_grid
 
+MOST_STEPS = 1024  # the rule's places are eigenvalues of a matrix of steps x steps
 _AT_ONCE = 8  # images whose caches exist at a time
 
 
@@ -42,8 +44,12 @@ def gradient_times_input(model: ModuleType, params: Params, image: Array, config
     Parameters
     ----------
     model : vit or deit
-    image : (C, Y, X), as the model takes it: 0 is the mean of its training images
+    image : (C, Y, X), as the model takes it: the baseline is the colour that its preprocessing maps to 0
     target : the class
+
+    Raises
+    ------
+    CheckpointError : the logit or its gradient is not finite.
 
     Source: Shrikumar et al. 2016, "Not just a black box", section 3.
     """
@@ -61,7 +67,7 @@ def integrated_gradients(
     steps: int = 64,
     on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Integrated:
-    """Integrate the gradient from an image of zeros, the mean colour of the training images, to this one.
+    """Integrate the gradient from an image of zeros, the colour that the preprocessing maps to 0, to this one.
 
     (1) F(x) - F(0) = ∫₀¹ d F(a x)/da da = Σ_i x_i ∫₀¹ ∂F/∂x_i (a x) da: each value's part of the difference
     (2) the integral by Gauss and Legendre's rule: `steps` gradients, at places and with weights that integrate
@@ -73,17 +79,20 @@ def integrated_gradients(
     ----------
     image : (C, Y, X), as the model takes it
     target : the class
-    steps : more make the residual smaller
+    steps : more make the residual smaller; at most MOST_STEPS
     on_progress : called with the steps done and all of them
 
     Raises
     ------
-    ValueError : less than one step.
+    CheckpointError : a logit or a gradient is not finite.
+    ValueError : less than one step, or more than MOST_STEPS.
 
     Source: Sundararajan, Taly & Yan 2017, equation 1; completeness is their proposition 1.
     """
     if steps < 1:
         raise ValueError(f"{steps} steps integrate nothing: take one or more")
+    if steps > MOST_STEPS:
+        raise ValueError(f"{steps} steps are more than the rule is built for: take {MOST_STEPS} at most")
     nodes, node_weights = np.polynomial.legendre.leggauss(steps)
     places, shares = (1 + nodes) / 2, node_weights / 2  # from [-1, 1] to [0, 1]
     total = np.zeros(image.shape)
@@ -94,46 +103,92 @@ def integrated_gradients(
         total += np.tensordot(shares[part], gradients.astype(np.float64), axes=1)  # (2)
         on_progress(min(start + _AT_ONCE, steps), steps)
     contributions = image * total  # (1)
-    ends = model.predict(params, np.stack([image, np.zeros_like(image)]), config)[:, target]
+    ends = predict(model, params, np.stack([image, np.zeros_like(image)]), config)[:, target]
     logit, baseline = (float(value) for value in ends)
     return Integrated(contributions, logit, baseline, float(contributions.sum()) - (logit - baseline))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # weights that went bad are told in one line
 def weighted_rollout(model: ModuleType, params: Params, image: Array, config: Config, target: int) -> Array:
     """Return the map (gy, gx) of rollout through those attention weights alone that speak for the class; sum 1.
 
     (1) of block l, with G the gradient of the logit by its weights A:  Ā_l = mean over heads of max(G ⊙ A, 0)
     (2) R ← R + Ā_l R, from R = I: R = (I + Ā_L) … (I + Ā_1)
     (3) what a token has of itself, the I, is no attention: the map is of R - I
+    (4) the logit reads the last tokens as Σ_m r_m g_m(x_m), to first order.  Row m of G has the factor r_m already, by
+        the chain rule, so that each edge is counted in the logit's own unit: the map is Σ_m (R - I)_m over the rows
+        that are read, unweighted; a weight r_m more would count the reading twice
+
+    With attention pooling those are the patches: how the pool weighs them is in G, but its own weights are no block's
+    and give the map no edges.
 
     Parameters
     ----------
     image : (C, Y, X), as the model takes it
     target : the class
 
-    Source: Chefer, Gur & Wolf 2021, "Generic attention-model explainability", equations 5 and 6.
+    Raises
+    ------
+    CheckpointError : the weights or their gradients are not finite.
+    ValueError : a model without blocks.
+
+    Source: Chefer, Gur & Wolf 2021, "Generic attention-model explainability", equations 5 and 6, for a class token;
+    (4) for other readers is ours.
     """
+    demand_blocks(config)
     logits, cache = model.forward(params, image[np.newaxis], config, record={})
     record: dict[str, Array] = {}
     model.backward(upstream(logits, target), cache, record=record)
     pairs = zip(model.attention_weights(cache), model.attention_gradients(cache, record), strict=True)
     steps = [np.maximum(gradient * weight, 0).mean(axis=1) for weight, gradient in pairs]  # (1), each (1, R, R)
     identity = np.eye(steps[0].shape[-1], dtype=steps[0].dtype)
-    relevance = flow(np.stack(steps, axis=1) + identity) - identity  # (2), (3)
-    seen: Array = maps(relevance[:, np.newaxis, np.newaxis], config)[0, 0, 0]
-    return seen
+    relevance = (flow(np.stack(steps, axis=1) + identity) - identity)[0]  # (2), (3)
+    of_logit = relevance[rows_read(config), config.num_prefix_tokens :].sum(axis=0)  # (4), (N,)
+    _demand_finite(of_logit, "the attention weights and their gradients")
+    return on_grid(of_logit, config)
 
 
+def rows_read(config: Config) -> list[int]:
+    """Return which of the last block's tokens the logit reads.
+
+    The class token, a distilled model's two; the patches that a mean or an attention pools, or all tokens where
+    pool_include_prefix says so; the class token and the patches for "token_avg".
+    """
+    T, everything = config.num_prefix_tokens, config.num_tokens
+    if config.global_pool == "token":
+        return list(range(config.read_tokens))
+    if config.global_pool == "token_avg":
+        return [0, *range(T, everything)]
+    whole = config.global_pool == "avg" and config.pool_include_prefix
+    return list(range(0 if whole else T, everything))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # weights that went bad are told in one line
+def predict(model: ModuleType, params: Params, images: Array, config: Config) -> Array:
+    """Return the logits (B, K) of images, or raise CheckpointError where they are not finite."""
+    found: Array = model.predict(params, images, config)
+    _demand_finite(found, "the logits")
+    return found
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def logits_and_gradients(
     model: ModuleType, params: Params, images: Array, config: Config, target: int
 ) -> tuple[Array, Array]:
     """Return the logit of a class (B,) and its gradient by the images (B, C, Y, X).
 
     A distilled model's logit is the mean of its heads', as in its predict.
+
+    Raises
+    ------
+    CheckpointError : one of them is not finite.
     """
     logits, cache = model.forward(params, images, config)
     dimages, _ = model.backward(upstream(logits, target), cache, input_grad=True)
-    return np.mean(logits if isinstance(logits, tuple) else (logits,), axis=0)[:, target], dimages
+    of_class = np.mean(logits if isinstance(logits, tuple) else (logits,), axis=0)[:, target]
+    _demand_finite(of_class, "the logits")
+    _demand_finite(dimages, "the gradients")
+    return of_class, dimages
 
 
 def upstream(logits: Any, target: int) -> Any:
@@ -143,3 +198,8 @@ def upstream(logits: Any, target: int) -> Any:
     dlogits = np.zeros_like(logits)
     dlogits[:, target] = 1
     return dlogits
+
+
+def _demand_finite(values: Array, what: str) -> None:
+    if not np.isfinite(values).all():
+        raise CheckpointError(f"{what} are not finite numbers: look at the checkpoint with numpy-vit inspect")

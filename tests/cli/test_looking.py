@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from numpy_vit import tree
-from numpy_vit.checkpoints import own
+from numpy_vit.checkpoints import own, safetensors
 from numpy_vit.cli.main import main
 from numpy_vit.data import Preprocessing, load, shapes
 from numpy_vit.models import vit
@@ -17,15 +17,18 @@ from numpy_vit.models import vit
 SIZES = {"image_size": 32, "patch_size": 8, "num_classes": 3, "embed_dim": 16, "depth": 2, "num_heads": 2}
 
 
-def save(path, **fields):
+def save(path, names=("cat", "dog", "doge"), broken=None, **fields):
+    """A model of random weights; `broken` names a tensor with one entry that is not a number."""
     config = vit.Config(**{**SIZES, **fields})
     rng = np.random.default_rng(0)
     params = tree.map(
         lambda leaf: (leaf + 0.2 * rng.standard_normal(leaf.shape)).astype(np.float32), vit.init(config, rng)
     )
+    if broken:
+        tree.flatten(params)[broken].flat[-1] = np.nan
     channels = config.in_chans
     preprocessing = Preprocessing((32, 32), channels, (0.5,) * channels, (0.25,) * channels)
-    own.save(path, config, params, {"preprocessing": preprocessing.to_json(), "class_names": ["cat", "dog", "doge"]})
+    own.save(path, config, params, {"preprocessing": preprocessing.to_json(), "class_names": list(names)})
     return config, params
 
 
@@ -81,7 +84,10 @@ def test_the_share_on_a_mask(tmp_path, model, photo, capsys):
         np.testing.assert_allclose(found["blocks"][block]["heads"], right[block], atol=0.02)
     assert found["rollout"] == pytest.approx(rollout[:, 2:].sum(), abs=0.02)
     assert found["rollout_error"] is None
-    assert "times the area" in answer(capsys, "attention", photo, *options)[1]
+    text = answer(capsys, "attention", photo, *options)[1]
+    assert f"{photo}: the class token's attention\n" in text
+    share, area = found["rollout"], found["area"]
+    assert f"rollout  {share:.1%}, {share / area:.2f} times the area ({share - area:+.1%})\n" in text
 
 
 def test_shapes_bring_their_masks_and_an_untrained_model_knows_nothing(tmp_path, model, capsys):
@@ -119,10 +125,36 @@ def test_saliency_sums_to_the_difference_of_the_logits(tmp_path, model, photo, c
         assert arrays["integrated_gradients"].sum() == pytest.approx(found["contributions"], rel=1e-5)
         assert arrays["gradient_times_input"].shape == (3, 32, 32)
         assert arrays["weighted_rollout"].sum() == pytest.approx(1, rel=1e-5)
-    with Image.open(tmp_path / "out" / "saliency.png") as picture:
-        assert picture.width > 5 * 200
-    _, text, _ = answer(capsys, "saliency", photo, *options, "--class", "Dog")
-    assert "dog" in text and "residual" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "chosen"),
+    [
+        (("cat", "dog", "doge"), "Dog", "dog, class 1"),
+        (("cat", "dog", "doge"), "doge", "doge, class 2"),
+        (("cat", "dog", "doge"), "1", "dog, class 1"),
+        (("1", "2", "3"), "1", "1, class 0"),  # a name before a number
+        (("1", "2", "3"), "0", "1, class 0"),
+        (("A", "a", "b"), "a", "a, class 1"),
+        (("a", "a", "b"), "1", "a, class 1"),  # two of one name: by number alone
+    ],
+)
+def test_classes_by_name_and_number(tmp_path, photo, capsys, names, wanted, chosen):
+    save(tmp_path / "m.safetensors", names)
+    options = ["--checkpoint", tmp_path / "m.safetensors", "--out", tmp_path / "out", "--steps", "1"]
+    status, text, _ = answer(capsys, "saliency", photo, *options, "--class", wanted)
+    assert (status, text.count("residual")) == (0, 1)
+    assert text.startswith(f"{photo}: {chosen}")
+
+
+def test_attention_pooling_is_said_not_to_be_shown(tmp_path, photo, capsys):
+    for pool, words in (("avg", ""), ("map", ", without the pool's own")):
+        save(tmp_path / "m.safetensors", global_pool=pool)
+        options = ["--checkpoint", tmp_path / "m.safetensors", "--out", tmp_path / "out"]
+        status, text, _ = answer(capsys, "attention", photo, *options)
+        assert status == 0
+        assert text.splitlines()[0] == f"{photo}: the attention that patches receive from each other{words}"
+        assert answer(capsys, "saliency", photo, *options, "--steps", "1")[0] == 0
 
 
 def test_a_test_image_of_the_runs_data_is_the_pixels_of_the_data_set(tmp_path, capsys):
@@ -135,13 +167,24 @@ def test_a_test_image_of_the_runs_data_is_the_pixels_of_the_data_set(tmp_path, c
     with np.load(tmp_path / "out" / "attention.npz") as arrays:
         np.testing.assert_array_equal(arrays["image"][..., 0], digits.test.images[7, 0])
     assert answer(capsys, "saliency", "test:7", *options)[0] == 0
+    mask = np.zeros((8, 8), np.uint8)
+    mask[:, :2] = 255  # the left column of patches; a crop as of DeiT would enlarge it
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    masked = ["--mask", tmp_path / "mask.png", "--preprocessing", "deit", "--json"]
+    found = json.loads(answer(capsys, "attention", "test:7", *options, *masked)[1])
+    with np.load(tmp_path / "out" / "attention.npz") as arrays:
+        np.testing.assert_allclose(found["blocks"][0]["heads"], arrays["maps"][0, ..., 0].sum(axis=-1), rtol=1e-5)
+    assert found["area"] == 0.25
+    Image.new("L", (9, 8)).save(tmp_path / "mask.png")
+    status, _, err = answer(capsys, "attention", "test:7", *options, *masked)
+    assert (status, err.count("\n")) == (2, 1) and "9x8 pixels, test:7 8x8" in err
     status, _, err = answer(capsys, "attention", "test:359", *options)
     assert (status, err.count("\n")) == (2, 1) and "test:0 to test:358" in err
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("3", "0 to 2"), ("do", "dog, doge"), ("bird", "no such class")],
+    [("3", "0 to 2"), ("do", "1 dog, 2 doge"), ("bird", "no such class")],
 )
 def test_classes_that_cannot_be_meant(tmp_path, model, photo, capsys, name, message):
     status, _, err = answer(
@@ -161,10 +204,50 @@ def test_positions_and_filters(tmp_path, model, capsys):
             assert picture.format == "PNG"
 
 
+def test_heads_do_not_matter_for_positions_and_filters(tmp_path, photo, capsys):
+    """timm's names, a width that is no multiple of 64, and nothing else: nobody can tell how many heads there are."""
+    _, params = save(tmp_path / "own.safetensors")
+    bare = tmp_path / "bare.safetensors"
+    safetensors.write(bare, tree.flatten(params))
+    for command, name in (("positions", "p.png"), ("filters", "f.png")):
+        outputs = []
+        for file in (bare, tmp_path / "own.safetensors"):
+            status, out, err = answer(capsys, command, file, "--out", tmp_path / name)
+            assert (status, err) == (0, "")
+            outputs.append(out)
+        assert outputs[0] == outputs[1]
+    status, _, err = answer(capsys, "attention", photo, "--checkpoint", bare, "--out", tmp_path / "out")
+    assert status == 2 and "give num_heads" in err  # here they matter
+    (tmp_path / "text.safetensors").write_text("not a checkpoint")
+    status, _, err = answer(capsys, "filters", tmp_path / "text.safetensors")
+    assert (status, err.count("\n")) == (2, 1) and "num_heads" not in err
+
+
+@pytest.mark.parametrize(
+    ("broken", "commands"),
+    [
+        ("blocks.0.attn.qkv.weight", ["attention", "saliency"]),
+        ("head.weight", ["saliency"]),
+        ("pos_embed", ["positions", "attention", "saliency"]),
+        ("patch_embed.proj.weight", ["filters", "attention"]),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(tmp_path, photo, capsys, broken, commands):
+    path = tmp_path / "m.safetensors"
+    save(path, broken=broken)
+    for command in commands:
+        looking = [photo, "--checkpoint", path] if command in ("attention", "saliency") else [path]
+        for extra in ([], ["--json"])[: 2 if len(looking) > 1 else 1]:
+            status, out, err = answer(capsys, command, *looking, "--out", tmp_path / "out", *extra)
+            assert (status, out, err.count("\n")) == (2, "", 1)
+            assert "not finite numbers: look at the checkpoint with numpy-vit inspect" in err
+
+
 def test_what_cannot_be_looked_at_is_one_line(tmp_path, model, photo, capsys):
     Image.new("L", (9, 9)).save(tmp_path / "small.png")
     save(tmp_path / "none.safetensors", pos_embed="none")
     save(tmp_path / "headless.safetensors", num_classes=0)
+    save(tmp_path / "small.safetensors", image_size=4, patch_size=1)
     out = ["--out", tmp_path / "out"]
     cases = [
         (["attention", photo, "--checkpoint", model, *out, "--mask", tmp_path / "small.png"], "9x9 pixels"),
@@ -174,6 +257,8 @@ def test_what_cannot_be_looked_at_is_one_line(tmp_path, model, photo, capsys):
         (["attention", "test:1", "--checkpoint", model, *out], "name an image file"),
         (["attention", photo, "--checkpoint", model, "--out", photo], "photo.png"),
         (["saliency", photo, "--checkpoint", tmp_path / "headless.safetensors", *out], "no classification head"),
+        (["attention", "shapes:2", "--checkpoint", tmp_path / "small.safetensors", *out], "at least 8 pixels"),
+        (["saliency", photo, "--checkpoint", model, *out, "--steps", "100000"], "take 1024 at most"),
         (["positions", tmp_path / "none.safetensors"], "no position table"),
         (["filters", model, "--out", tmp_path / "nowhere" / "f.png"], "no folder"),
     ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_vit import tree
+from numpy_vit.errors import CheckpointError
 from numpy_vit.models import deit, vit
 from numpy_vit.views import attention_maps
 
@@ -55,7 +56,9 @@ def test_maps_of_the_class_token_are_its_row_without_the_prefix():
     assert found.shape == (2, 2, 2, 2, 4)  # 2 rows of 4 patches
 
 
-@pytest.mark.parametrize("fields", [{"class_token": False, "global_pool": "avg"}, {"global_pool": "avg"}])
+@pytest.mark.parametrize(
+    "fields", [{"class_token": False, "global_pool": "avg"}, {"global_pool": "avg"}, {"global_pool": "map"}]
+)
 def test_maps_of_a_mean_pooled_model_are_what_patches_receive(fields):
     made = config(**fields)
     T = made.num_prefix_tokens
@@ -100,6 +103,32 @@ def test_coverage_and_share_on_the_object():
     assert coverage.mean() == 1.5 / 8  # a map that knows nothing gives the share of the area
     with pytest.raises(ValueError, match="masks"):
         attention_maps.coverage(np.zeros((1, 5, 8)), made)
+
+
+def test_each_image_has_its_own_mask():
+    """Maps of one hot patch each, elsewhere in each image, block and head: the shares are the masks' values there."""
+    made, rng = config(image_size=(8, 8), patch_size=2), np.random.default_rng(0)  # a transposed mask would fit
+    masks = rng.random((3, 8, 8)) < 0.4
+    coverage = attention_maps.coverage(masks, made)
+    places = rng.integers(0, 4, (3, 2, 2, 2))  # (B, L, H, yx)
+    maps, expected = np.zeros((3, 2, 2, 4, 4)), np.zeros((3, 2, 2))
+    for place in np.ndindex(3, 2, 2):
+        y, x = places[place]
+        maps[place][y, x] = 1
+        expected[place] = sum(masks[place[0], 2 * y + i, 2 * x + j] for i in (0, 1) for j in (0, 1)) / 4
+    np.testing.assert_allclose(attention_maps.share_on(maps, coverage), expected)
+    for wrong in (masks[::-1], masks.swapaxes(1, 2)):  # what this test is to notice
+        assert abs(attention_maps.share_on(maps, attention_maps.coverage(wrong, made)) - expected).max() > 0.2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused_and_never_even(bad):
+    made = config()
+    params = model(made, scale=0.3)
+    params["blocks"][1]["attn"]["qkv"]["weight"][0, 0] = bad
+    with pytest.raises(CheckpointError, match=r"attention weights are not finite numbers: .* numpy-vit inspect"):
+        attention_maps.weights(vit, params, np.ones((1, 3, 6, 8)), made)
+    assert np.isnan(attention_maps.on_grid(np.full(8, np.nan), made)).all()
 
 
 def test_a_distilled_model_and_a_model_without_blocks():
