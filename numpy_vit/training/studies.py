@@ -97,7 +97,7 @@ STUDIES: dict[str, Study] = {
         "Does a model learn more from few labelled images if it hears what a better one thinks of them?",
         {
             "labels alone": Arm(),
-            "soft targets": Arm(recipe={"distill": "soft"}, taught=True),
+            "soft targets": Arm(recipe={"distill": "soft", "distill_alpha": 0.9}, taught=True),
             "hard targets": Arm(recipe={"distill": "hard"}, taught=True),
         },
     ),
