@@ -24,7 +24,7 @@ VARIED: dict[str, set[str]] = {
     "norm": {"block", "warmup_epochs"},
     "pooling": {"class_token", "global_pool"},
     "augmentation": {"affine"},
-    "distillation": {"distill", "taught"},
+    "distillation": {"distill", "distill_alpha", "taught"},
 }
 
 
