@@ -233,4 +233,4 @@ def _as_text(found: dict[str, Any]) -> str:
 def _share(share: float, error: float | None, area: float) -> str:
     spread = "" if error is None else f" ± {error:.1%}"
     times = f", {share / area:.2f} times the area" if area else ""
-    return f"{share:.1%}{times} ({share - area:+.1%}{spread})"
+    return f"{share:.1%}{times} ({round(share - area, 3) + 0.0:+.1%}{spread})"

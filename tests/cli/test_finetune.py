@@ -84,6 +84,7 @@ def test_logits_are_written_for_a_student_and_refused_for_another(
     assert "made for other images" in other.stderr
 
 
+@pytest.mark.slow
 def test_logits_of_a_teacher_that_takes_larger_images(cli: Cli, tmp_path: Path, tiny: Options) -> None:
     assert cli("train", "--image-size", "16", "--epochs", "1", "--out", "large", *tiny).returncode == 0
     straight = cli("train", "--teacher", "large", "--epochs", "1", "--out", "student", *tiny)
@@ -96,6 +97,7 @@ def test_logits_of_a_teacher_that_takes_larger_images(cli: Cli, tmp_path: Path, 
     assert cli(*learn).returncode == 0
 
 
+@pytest.mark.slow
 def test_files_that_do_not_say_how_many_heads_they_have(cli: Cli, tmp_path: Path, tiny: Options) -> None:
     sizes = {"image_size": 8, "patch_size": 2, "in_chans": 1, "num_classes": 10, "embed_dim": 24, "num_heads": 3}
     params = vit.init(vit_example(sizes), np.random.default_rng(0))

@@ -57,6 +57,7 @@ def test_the_middle_blocks_look_at_the_face_and_the_last_at_the_corners(seen):
     assert attention_maps.share_on(relevance[np.newaxis], coverage)[0] == pytest.approx(0.478, abs=0.005)
 
 
+@pytest.mark.slow
 def test_contributions_add_up_on_real_weights(seen):
     opened, images, _, _ = seen
     few, more = (
