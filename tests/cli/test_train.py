@@ -93,7 +93,7 @@ def test_a_folder_with_a_run_is_not_overwritten(cli: Cli, tmp_path: Path, tiny: 
     assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_stopped_run_resumes_to_the_same_bits(
     cli: Cli, start: Start, tmp_path: Path, tiny: Options, how: signal.Signals
 ) -> None:
