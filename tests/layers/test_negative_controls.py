@@ -52,7 +52,7 @@ def spoiled(case, spoil_dx=None, spoil_grads=None):
 @pytest.mark.parametrize(
     ("name", "factor"),
     [
-        (name, f)
+        pytest.param(name, f, marks=[pytest.mark.slow] if name in MODELS else [])
         for name in NAMES
         for f in (1.001, 0.0, -1.0)
         if name not in MODELS or (f == 1.001 and name != "mae")  # which has no gradient of its images
@@ -122,7 +122,11 @@ def test_a_module_run_anew_is_right(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new"), [pytest.param(name, old, new, id=f"{name}: {what}") for name, what, old, new in MISTAKES]
+    ("name", "old", "new"),
+    [
+        pytest.param(name, old, new, id=f"{name}: {what}", marks=[pytest.mark.slow] if name == "encoder" else [])
+        for name, what, old, new in MISTAKES
+    ],
 )
 def test_a_fault_in_the_source_is_noticed(name, old, new):
     broken = catalogue.cases(name, of=with_mistake(name, (old, new)))
@@ -173,6 +177,12 @@ def test_a_fault_in_deit_is_noticed(i, old, new):
     assert not check("deit", catalogue.cases("deit", of=with_mistake("deit", (old, new)))[i]).ok
 
 
-@pytest.mark.parametrize(("i", "old", "new"), [pytest.param(i, old, new, id=what) for what, i, old, new in VIT_FAULTS])
+@pytest.mark.parametrize(
+    ("i", "old", "new"),
+    [
+        pytest.param(i, old, new, id=what, marks=[pytest.mark.slow] if number else [])
+        for number, (what, i, old, new) in enumerate(VIT_FAULTS)
+    ],
+)
 def test_a_fault_in_the_model_is_noticed(i, old, new):
     assert not check("vit", catalogue.cases("vit", of=with_mistake("vit", (old, new)))[i]).ok
