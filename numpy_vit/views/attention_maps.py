@@ -31,10 +31,7 @@ def weights(model: ModuleType, params: Params, images: Array, config: Config) ->
     demand_blocks(config)
     _, cache = model.forward(params, images, config, record={})
     found = np.stack(model.attention_weights(cache), axis=1)
-    if not np.isfinite(found).all():
-        raise CheckpointError(
-            "the attention weights are not finite numbers: look at the checkpoint with numpy-vit inspect"
-        )
+    demand_finite(found, "the attention weights")
     return found
 
 
@@ -136,6 +133,12 @@ def share_on(maps: Array, coverage: Array) -> Array:
     spread = coverage.reshape(len(coverage), *(1,) * between, *coverage.shape[1:])
     shares: Array = (maps * spread).sum(axis=(-2, -1))
     return shares
+
+
+def demand_finite(values: Array, what: str) -> None:
+    """Raise CheckpointError where a model's numbers are not finite, as those of one that diverged."""
+    if not np.isfinite(values).all():
+        raise CheckpointError(f"{what} are not finite numbers: look at the checkpoint with numpy-vit inspect")
 
 
 def demand_blocks(config: Config) -> None:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from numpy_vit.errors import CheckpointError
 from numpy_vit.models.vit_config import Config
 from numpy_vit.tree import Array, Params
-from numpy_vit.views.attention_maps import demand_blocks, flow, on_grid
+from numpy_vit.views.attention_maps import demand_blocks, demand_finite, flow, on_grid
 
 MOST_STEPS = 1024  # the rule's places are eigenvalues of a matrix of steps x steps
 _AT_ONCE = 8  # images whose caches exist at a time
@@ -144,7 +143,7 @@ def weighted_rollout(model: ModuleType, params: Params, image: Array, config: Co
     identity = np.eye(steps[0].shape[-1], dtype=steps[0].dtype)
     relevance = (flow(np.stack(steps, axis=1) + identity) - identity)[0]  # (2), (3)
     of_logit = relevance[rows_read(config), config.num_prefix_tokens :].sum(axis=0)  # (4), (N,)
-    _demand_finite(of_logit, "the attention weights and their gradients")
+    demand_finite(of_logit, "the attention weights and their gradients")
     return on_grid(of_logit, config)
 
 
@@ -167,7 +166,7 @@ def rows_read(config: Config) -> list[int]:
 def predict(model: ModuleType, params: Params, images: Array, config: Config) -> Array:
     """Return the logits (B, K) of images, or raise CheckpointError where they are not finite."""
     found: Array = model.predict(params, images, config)
-    _demand_finite(found, "the logits")
+    demand_finite(found, "the logits")
     return found
 
 
@@ -186,8 +185,8 @@ def logits_and_gradients(
     logits, cache = model.forward(params, images, config)
     dimages, _ = model.backward(upstream(logits, target), cache, input_grad=True)
     of_class = np.mean(logits if isinstance(logits, tuple) else (logits,), axis=0)[:, target]
-    _demand_finite(of_class, "the logits")
-    _demand_finite(dimages, "the gradients")
+    demand_finite(of_class, "the logits")
+    demand_finite(dimages, "the gradients")
     return of_class, dimages
 
 
@@ -198,8 +197,3 @@ def upstream(logits: Any, target: int) -> Any:
     dlogits = np.zeros_like(logits)
     dlogits[:, target] = 1
     return dlogits
-
-
-def _demand_finite(values: Array, what: str) -> None:
-    if not np.isfinite(values).all():
-        raise CheckpointError(f"{what} are not finite numbers: look at the checkpoint with numpy-vit inspect")

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 Result = subprocess.CompletedProcess[str]
 TINY = ("--embed-dim", "16", "--depth", "1", "--num-heads", "2", "--hidden-dim", "16")  # an epoch takes 0.2 s
@@ -44,3 +46,11 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 def tiny() -> tuple[str, ...]:
     """The options of a model so small that an epoch takes a fraction of a second."""
     return TINY
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    """Return a picture of 40x50 random pixels."""
+    pixels = np.random.default_rng(1).integers(0, 250, (40, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"

@@ -39,14 +39,6 @@ def model(tmp_path):
     return path
 
 
-@pytest.fixture
-def photo(tmp_path):
-    path = tmp_path / "photo.png"
-    pixels = np.random.default_rng(1).integers(0, 256, (40, 50, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    return path
-
-
 def answer(capsys, *arguments):
     status = main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()

@@ -31,14 +31,6 @@ def model(tmp_path):
     return tmp_path / "model.safetensors", params
 
 
-@pytest.fixture
-def photo(tmp_path):
-    path = tmp_path / "photo.png"
-    pixels = np.random.default_rng(1).integers(0, 250, (40, 50, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(path)
-    return path
-
-
 def tiles(path, side, size=32):
     """The tiles of a picture that are `side` pixels wide and high, row by row, each with its own 32x32 pixels again."""
     with Image.open(path) as opened:
