@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy_vit.cli import seen_image
 from numpy_vit.cli.progress import Progress
-from numpy_vit.cli.usage import UsageError, usage
+from numpy_vit.cli.usage import UsageError, natural, usage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
         help="an image, white on the object, as large as the file IMAGE; over test:N as large as the model's images",
     )
     parser.add_argument("--untrained", action="store_true", help="draw the model's weights anew: what chance gives")
-    parser.add_argument("--seed", type=int, default=0, help="of --untrained")
+    parser.add_argument("--seed", type=natural, default=0, help="of --untrained")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.set_defaults(run=run, one_blas_thread=False)
 

@@ -69,6 +69,7 @@ def test_what_does_not_go_together(cli: Cli, tmp_path: Path) -> None:
         ("pretrain", "--resume", "mae", "--mask-ratio", "0.1", "--recipe", "mae"): "leave out --recipe, --mask-ratio",
         ("pretrain", *SMALL, "--padding", "8", "--pad-mode", "reflect"): "reflect needs a padding below the sides",
         ("probe", "mae", "--untrained", "--seed", "-1"): "'-1' is not a whole number",
+        ("attention", "shapes:1", "--checkpoint", "mae", "--out", "x", "--untrained", "--seed", "-1"): "'-1' is not",
         ("pretrain", *SMALL, "--set", "pos_embed=learned"): "pos_embed 'sincos_2d_mae'",
     }
     for arguments, message in wrong.items():
